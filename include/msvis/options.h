@@ -1,0 +1,51 @@
+// What the command line asks for.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace msvis {
+
+/// `standard` does what is right; `reference` reproduces the Python tool's result, quirk for quirk (docs/deviations.md).
+enum class Compat : std::uint8_t { standard, reference };
+
+enum class LinkMode : std::uint8_t { standard, extended };
+
+/// A selection such as `0,2-5`; empty selects everything.
+struct Selection {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;  ///< inclusive
+  [[nodiscard]] bool contains(std::int64_t number) const;
+  [[nodiscard]] bool all() const { return ranges.empty(); }
+};
+
+enum class FailOn : std::uint8_t { never, warning, error };
+
+/// Options of one run; the same on every MPI process.
+struct RunOptions {
+  std::filesystem::path target;
+  std::filesystem::path golden;  ///< empty: build a single graph
+  std::filesystem::path output;
+  bool layer_mapping = false;
+  std::filesystem::path layer_mapping_file;  ///< empty with layer_mapping: mapping by equal names
+  bool overflow_check = false;
+  bool fuzzy_match = false;
+  bool tensor_log = false;
+  bool progress_log = false;
+  Compat compat = Compat::standard;
+  LinkMode links = LinkMode::standard;
+  unsigned threads = 0;  ///< worker threads per process; 0: cores of the node / processes on it
+  Selection steps;
+  Selection ranks;
+  std::filesystem::path ignore_rules;  ///< overflow ignore rules; empty: the installed file
+  std::filesystem::path summary_json;  ///< empty: none
+  FailOn fail_on = FailOn::never;
+  std::vector<std::string> command_line;  ///< argv as given
+
+  [[nodiscard]] bool comparing() const { return !golden.empty(); }
+};
+
+}  // namespace msvis

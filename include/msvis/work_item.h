@@ -1,0 +1,29 @@
+// The unit of work: one (step, rank) of the job, with its dump on one or both sides.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace msvis {
+
+struct WorkItem {
+  std::int64_t step = 0;
+  std::int64_t rank = 0;
+  std::filesystem::path target;    ///< directory of dump.json
+  std::filesystem::path golden;    ///< empty in a build
+  std::uint64_t json_bytes = 0;    ///< size of the JSON files of both sides, 0 for those that can't be read
+  std::uint64_t tensor_bytes = 0;  ///< size of the tensor files of both sides
+  [[nodiscard]] std::uint64_t cost() const { return json_bytes + tensor_bytes; }
+};
+
+/// What discovery found below -tp and -gp.
+struct WorkPlan {
+  std::vector<WorkItem> items;        ///< ascending by (step, rank)
+  bool link_ranks = false;            ///< communication nodes are linked (runs over rank or step directories)
+  std::vector<std::string> dropped;   ///< one sentence for each step or rank that only one side has, naming the side
+  std::vector<std::string> warnings;  ///< anything else the user should know
+};
+
+}  // namespace msvis
