@@ -1,0 +1,47 @@
+// One work item through all stages: dumps, graphs, matching, comparison, overflow levels, rows. No MPI here.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "match/match.h"
+#include "msvis/compare.h"
+#include "msvis/links.h"
+#include "msvis/options.h"
+#include "msvis/visdb.h"
+#include "msvis/work_item.h"
+#include "overflow/overflow.h"
+
+namespace msvis {
+
+/// What all items of a run share; read once per process.
+struct RunContext {
+  RunOptions options;
+  bool link_ranks = false;              ///< communication nodes are linked
+  IgnoreRules ignore_rules;             ///< with options.overflow_check
+  std::optional<LayerMapping> mapping;  ///< with options.layer_mapping
+};
+
+/// What remains of an item when its rows are on their way.
+struct ItemResult {
+  ItemRecord record;                ///< seconds included
+  std::optional<CompareMode> mode;  ///< empty in a build or when the item failed
+  std::int64_t micro_steps = 1;
+  std::vector<LinkRecord> links;      ///< empty without link_ranks
+  std::vector<std::string> warnings;  ///< one sentence each, naming step, rank and side
+};
+
+std::string pack(const ItemResult& result);
+ItemResult unpack_item_result(std::string_view bytes);
+std::string pack(const WorkItem& item);
+WorkItem unpack_work_item(std::string_view bytes);
+
+/// Runs one item. Rows go to `sink` in batches of bounded size (it may block). A fault of the input does not throw: the result then
+/// has status "failed" and one line in record.error that names step, rank, side and file; no row was given to `sink`.
+/// What `sink` throws passes through.
+ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink);
+
+}  // namespace msvis
