@@ -107,8 +107,10 @@ class VisDbWriter {
 /// Encodes a graph into batches of bounded size (about `batch_bytes` each) given to `sink` in order; rows are sorted by
 /// name within the graph so that the primary key's tree grows at its end. `comparison` is null in a build and for the golden side.
 /// `other` is the matched graph, null in a build.
-/// `mode` is empty in a build.
+/// `mode` is empty in a build. Items without statistics collapse to a null value; in md5 mode those that have a checksum keep their members,
+/// except with Compat::reference.
 void encode_graph(const Graph& graph, const Graph* other, const Comparison* comparison, std::optional<CompareMode> mode, Side side,
-                  std::int64_t step, std::int64_t rank, std::size_t batch_bytes, const std::function<void(RowBatch&&)>& sink);
+                  std::int64_t step, std::int64_t rank, std::size_t batch_bytes, const std::function<void(RowBatch&&)>& sink,
+                  Compat compat = Compat::standard);
 
 }  // namespace msvis
