@@ -1,0 +1,461 @@
+#include "cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "base/printable.h"
+#include "cli/arguments.h"
+
+namespace msvis {
+namespace {
+
+using cli::Arguments;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr unsigned kMostThreads = 4096;
+
+/// Ends the parsing: what to print and how the program ends.
+struct Stop {
+  std::string text;
+  int exit_code = kExitUsage;
+};
+
+template <typename Number>
+std::optional<Number> read_number(std::string_view text) {
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+    if (text.starts_with('-')) {
+      return std::nullopt;
+    }
+  }
+  Number number{};
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || fault != std::errc() || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// `0,2-5`: ascending, overlapping and adjacent pieces joined. The text says what is wrong when it is no selection.
+std::variant<Selection, std::string> read_selection(const std::string& text) {
+  constexpr std::string_view form = "; a selection is a list such as 0,2-5";
+  Selection selection;
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view piece = rest.substr(0, comma);
+    const std::size_t dash = piece.find('-');
+    const std::string_view low_text = piece.substr(0, dash);
+    const std::string_view high_text = dash == std::string_view::npos ? low_text : piece.substr(dash + 1);
+    const auto low = is_digits(low_text) ? read_number<std::int64_t>(low_text) : std::nullopt;
+    const auto high = is_digits(high_text) ? read_number<std::int64_t>(high_text) : std::nullopt;
+    if (!low || !high) {
+      return printable(piece) + " is no number or range in " + printable(text) + std::string(form);
+    }
+    if (*high < *low) {
+      return printable(piece) + " ends before it begins" + std::string(form);
+    }
+    selection.ranges.emplace_back(*low, *high);
+    if (comma == std::string_view::npos) {
+      break;
+    }
+    rest.remove_prefix(comma + 1);
+  }
+  std::sort(selection.ranges.begin(), selection.ranges.end());
+  std::vector<std::pair<std::int64_t, std::int64_t>> joined;
+  for (const auto& [low, high] : selection.ranges) {
+    if (!joined.empty() && (low <= joined.back().second || low == joined.back().second + 1)) {
+      joined.back().second = std::max(joined.back().second, high);
+    } else {
+      joined.emplace_back(low, high);
+    }
+  }
+  selection.ranges = std::move(joined);
+  return selection;
+}
+
+CLI::Validator one_of(std::vector<std::string> allowed) {
+  return {[allowed = std::move(allowed)](const std::string& text) {
+            if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) {
+              return std::string();
+            }
+            std::string list;
+            for (const std::string& choice : allowed) {
+              list += (list.empty() ? "" : " or ") + choice;
+            }
+            return printable(text) + " is not known; give " + list;
+          },
+          "", ""};
+}
+
+CLI::Validator is_selection() {
+  return {[](const std::string& text) {
+            const auto result = read_selection(text);
+            const auto* fault = std::get_if<std::string>(&result);
+            return fault == nullptr ? std::string() : *fault;
+          },
+          "", ""};
+}
+
+CLI::Validator is_thread_count() {
+  return {[](const std::string& text) {
+            const auto count = read_number<unsigned>(text);
+            return count && *count <= kMostThreads ? std::string()
+                                                   : printable(text) + " is no number of threads; give 1 to " +
+                                                         std::to_string(kMostThreads) + ", or 0 for a share of the cores";
+          },
+          "", ""};
+}
+
+CLI::Validator is_integer(const std::string& hint = {}) {
+  return {[hint](const std::string& text) {
+            return read_number<std::int64_t>(text) ? std::string() : printable(text) + " is no whole number" + hint;
+          },
+          "", ""};
+}
+
+/// CLI11 knows the long names only; the help shows the short ones beside them.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(40); }
+
+  std::string make_option_name(const CLI::Option* option, bool /*is_positional*/) const override {
+    const std::string long_name = option->get_name();
+    for (const cli::OptionSpec& spec : cli::option_specs()) {
+      if (spec.long_name == long_name && !spec.short_name.empty()) {
+        return std::string(spec.short_name) + ", " + long_name;
+      }
+    }
+    return long_name;
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_name().empty() ? std::string() : " " + option->get_type_name();
+  }
+
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
+    return "Usage: msvis-mpi -tp TARGET [-gp GOLDEN] -o OUTPUT [options]\n"
+           "       mpirun -n PROCESSES msvis-mpi -tp TARGET [-gp GOLDEN] -o OUTPUT [options]\n";
+  }
+
+  std::string make_group(std::string group, bool is_positional, std::vector<const CLI::Option*> options) const override {
+    std::string text = group + ":\n";
+    for (const CLI::Option* option : options) {
+      text += make_option(option, is_positional);
+    }
+    return text;
+  }
+
+  std::string make_footer(const CLI::App* app) const override { return "\n" + app->get_footer() + "\n"; }
+};
+
+constexpr const char* kDescription =
+    "Compares two msProbe dumps of one training or inference job, node by node, and writes compare_{time}.vis.db for the\n"
+    "TensorBoard plugin tb_graph_ascend. Without -gp it writes the graphs of one dump, build_{time}.vis.db.\n";
+
+constexpr const char* kFooter =
+    "A dump directory holds dump.json, stack.json and construct.json itself, or rank0, rank1, ... or step0, step1, ... of such.\n"
+    "Options stand in any order; of a repeated option the last one counts; --name=VALUE is the same as --name VALUE.\n"
+    "\n"
+    "Examples:\n"
+    "  msvis-mpi -tp dumps/npu -gp dumps/gpu -o result                  compare every step and rank that both sides have\n"
+    "  mpirun -n 8 msvis-mpi -tp dumps/npu -gp dumps/gpu -o result -oc  the same on 8 processes, with overflow levels\n"
+    "  msvis-mpi -tp dumps/npu -o result --steps 0-3 --ranks 0,8        graphs of some steps and ranks of one dump\n"
+    "  msvis-mpi -tp ms -gp pt -o result -lm mapping.yaml               MindSpore against PyTorch\n"
+    "\n"
+    "Exit codes: 0 complete; 1 no result; 2 wrong usage; 3 complete, but some steps or ranks failed; 4 interrupted, the same\n"
+    "command resumes; 5 differences found (--fail-on); 130 interrupted, nothing to resume.";
+
+/// The options as CLI11 sees them: values as text, checked by validators that speak of the option.
+struct Values {
+  std::string target, golden, output, layer_mapping, file_type = "db";
+  std::vector<std::string> rank_size, tp, pp, vpp, order;
+  std::string compat = "standard", links = "standard", fail_on = "never";
+  std::string steps, ranks, threads = "0", ignore_rules, summary_json;
+  bool overflow_check = false, fuzzy_match = false, tensor_log = false, progress_log = false;
+};
+
+class CommandLine {
+ public:
+  CommandLine() : app_(kDescription, "msvis-mpi") {
+    app_.formatter(std::make_shared<HelpFormatter>());
+    app_.set_help_flag();
+    app_.footer(kFooter);
+    app_.allow_windows_style_options(false);
+    declare_paths();
+    declare_comparison();
+    declare_run();
+    declare_merging();
+    flag("--help", help_shown_, "this text", "Help");
+    flag("--version", help_shown_, "the version", "Help");
+  }
+
+  [[nodiscard]] std::string help() const { return app_.help(); }
+
+  /// Throws CLI::ParseError.
+  const Values& parse(const Arguments& arguments) {
+    std::vector<std::string> words;
+    for (const auto& [name, values] : arguments.given) {
+      if (values.empty() && cli::spec_of(name).arity == cli::Arity::flag) {
+        words.emplace_back(name);
+      }
+      for (const std::string& value : values) {
+        if (value.empty()) {  // CLI11 would take the next word instead
+          refuse_empty(name);
+          continue;
+        }
+        std::string word(name);
+        word += '=';
+        word += value;
+        words.push_back(std::move(word));
+      }
+    }
+    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+    app_.parse(std::move(words));
+    return values_;
+  }
+
+ private:
+  static void refuse_empty(std::string_view name) {
+    if (name == "--golden_path") {
+      return;  // the same as no golden side
+    }
+    std::string hint;
+    if (name == "--layer_mapping") {
+      hint = "; leave it away for a mapping without a file";
+    }
+    throw CLI::ValidationError(cli::display_name(cli::spec_of(name)), "the value is empty" + hint);
+  }
+
+  CLI::Option* text(const std::string& name, std::string& value, const std::string& description, const std::string& group,
+                    const std::string& type) {
+    return app_.add_option(name, value, description)->group(group)->type_name(type);
+  }
+
+  CLI::Option* list(const std::string& name, std::vector<std::string>& value, const std::string& description, const std::string& type) {
+    return app_.add_option(name, value, description)->group("Merging ranks (not available in this version)")->type_name(type);
+  }
+
+  void flag(const std::string& name, bool& value, const std::string& description, const std::string& group) {
+    app_.add_flag(name, value, description)->group(group);
+  }
+
+  void declare_paths() {
+    const std::string group = "Input and output";
+    text("--target_path", values_.target, "dump under suspicion (required)", group, "DIR");
+    text("--golden_path", values_.golden, "dump to compare with; none or \"\": build the graphs of\nthe target only", group, "DIR");
+    text("--output_path", values_.output, "directory of the result, made if missing (required)", group, "DIR");
+    text("--summary-json", values_.summary_json, "also write a summary for programs (default: none)", group, "FILE");
+  }
+
+  void declare_comparison() {
+    const std::string group = "Comparison";
+    text("--layer_mapping", values_.layer_mapping,
+         "match layers of different names by the YAML file;\nwithout FILE only class names may differ (default: off)", group, "[FILE]");
+    flag("--fuzzy_match", values_.fuzzy_match, "match APIs whose call numbers differ inside matched\nmodules (default: off)", group);
+    flag("--overflow_check", values_.overflow_check, "find the nodes where NaN or Inf begins (default: off)", group);
+    text("--ignore-rules", values_.ignore_rules, "nodes that -oc leaves out (default: the installed list)", group, "FILE");
+    text("--links", values_.links,
+         "communication links: standard (as the reference) or\nextended (every spelling of the call; default: standard)", group, "MODE")
+        ->check(one_of({"standard", "extended"}));
+    text("--compat", values_.compat, "standard, or reference: reproduce the reference's\nresult, quirk for quirk (default: standard)",
+         group, "MODE")
+        ->check(one_of({"standard", "reference"}));
+    text("--fail-on", values_.fail_on, "end with 5 when a node is warning or error, or error\n(never, warning, error; default: never)",
+         group, "LEVEL")
+        ->check(one_of({"never", "warning", "error"}));
+  }
+
+  void declare_run() {
+    const std::string group = "Selection and run";
+    text("--steps", values_.steps, "steps to work on, such as 0,2-5 (default: all)", group, "LIST")->check(is_selection());
+    text("--ranks", values_.ranks, "ranks to work on, such as 0,8-15 (default: all)", group, "LIST")->check(is_selection());
+    text("--threads", values_.threads,
+         "worker threads of each process; 0: the cores of the\nmachine divided by the processes on it (default: 0)", group, "N")
+        ->check(is_thread_count());
+    flag("--is_print_compare_log", values_.tensor_log, "a line on stderr for each compared tensor", group);
+    flag("--is_print_progress_log", values_.progress_log, "progress lines for the viewer on stdout", group);
+  }
+
+  void declare_merging() {
+    list("--rank_size", values_.rank_size, "ranks of the job, one number a side", "N [N]")->check(is_integer());
+    list("--tp", values_.tp, "tensor-parallel size, one number a side", "N [N]")
+        ->check(is_integer("; --tp is the tensor-parallel size, the target directory is given with -tp"));
+    list("--pp", values_.pp, "pipeline stages, one number a side", "N [N]")->check(is_integer());
+    list("--vpp", values_.vpp, "virtual pipeline chunks (default: 1)", "N [N]")->check(is_integer());
+    list("--order", values_.order, "order of the dimensions (default: tp-cp-ep-dp-pp)", "TEXT [TEXT]");
+    text("--file_type", values_.file_type, "db, or json for merged dumps (default: db)", "Merging ranks (not available in this version)",
+         "TYPE")
+        ->check(one_of({"db", "json"}));
+  }
+
+  CLI::App app_;
+  Values values_;
+  bool help_shown_ = false;
+};
+
+void check_count(const char* name, const std::vector<std::string>& values, std::size_t wanted, bool comparing) {
+  if (values.size() != wanted) {
+    throw Stop{std::string(name) + " needs " + (comparing ? "2 values in a comparison (target, golden)" : "1 value without -gp") +
+               ", but " + std::to_string(values.size()) + " were given"};
+  }
+}
+
+void check_one_or_two(const char* name, const std::vector<std::string>& values) {
+  if (values.size() > 2) {
+    throw Stop{std::string(name) + " takes 1 or 2 values, but " + std::to_string(values.size()) + " were given"};
+  }
+}
+
+/// The rules of the merge options (counts first), and the word that they are not available.
+void check_merging(const Arguments& arguments, const Values& values, std::vector<std::string>& warnings) {
+  const bool comparing = !values.golden.empty();
+  const bool merging = arguments.has("--rank_size");
+  if (merging) {
+    for (const char* name : {"--tp", "--pp"}) {
+      if (!arguments.has(name)) {
+        throw Stop{"--rank_size needs " + std::string(name) + " too; --rank_size, --tp and --pp belong together"};
+      }
+    }
+    const std::size_t wanted = comparing ? 2 : 1;
+    check_count("--rank_size", values.rank_size, wanted, comparing);
+    check_count("--tp", values.tp, wanted, comparing);
+    check_count("--pp", values.pp, wanted, comparing);
+  }
+  check_one_or_two("--vpp", values.vpp);
+  check_one_or_two("--order", values.order);
+  if (values.file_type == "json") {
+    if (comparing) {
+      throw Stop{"--file_type json is for merged dumps of one side; it can't be used with -gp", kExitFailure};
+    }
+    if (!merging) {
+      warnings.emplace_back("--file_type json has no effect without --rank_size; the result is a db file");
+    }
+  }
+  if (merging) {
+    throw Stop{
+        "--rank_size: merging the ranks of one model is not available in this version; without --rank_size, --tp, --pp, --vpp and --order "
+        "each rank is processed on its own"};
+  }
+  for (const char* name : {"--tp", "--pp", "--vpp", "--order"}) {
+    if (arguments.has(name)) {
+      warnings.push_back(std::string(name) + " has no effect without --rank_size");
+    }
+  }
+}
+
+void check_required(const Values& values) {
+  std::string missing;
+  if (values.target.empty()) {
+    missing = "-tp (directory of the dump)";
+  }
+  if (values.output.empty()) {
+    missing += std::string(missing.empty() ? "" : " and ") + "-o (directory of the result)";
+  }
+  if (!missing.empty()) {
+    throw Stop{"required, but not given: " + missing};
+  }
+}
+
+Selection selection_of(const std::string& text) {
+  return text.empty() ? Selection{} : std::get<Selection>(read_selection(text));
+}
+
+RunOptions to_options(const Arguments& arguments, const Values& values) {
+  RunOptions options;
+  options.target = values.target;
+  options.golden = values.golden;
+  options.output = values.output;
+  options.layer_mapping = arguments.has("--layer_mapping");
+  options.layer_mapping_file = values.layer_mapping;
+  options.overflow_check = values.overflow_check;
+  options.fuzzy_match = values.fuzzy_match;
+  options.tensor_log = values.tensor_log;
+  options.progress_log = values.progress_log;
+  options.compat = values.compat == "reference" ? Compat::reference : Compat::standard;
+  options.links = values.links == "extended" ? LinkMode::extended : LinkMode::standard;
+  options.threads = read_number<unsigned>(values.threads).value_or(0);
+  options.steps = selection_of(values.steps);
+  options.ranks = selection_of(values.ranks);
+  options.ignore_rules = values.ignore_rules;
+  options.summary_json = values.summary_json;
+  if (values.fail_on != "never") {
+    options.fail_on = values.fail_on == "error" ? FailOn::error : FailOn::warning;
+  }
+  return options;
+}
+
+/// A message of one line, whatever was in the argument.
+std::string usage_error(std::string_view message) {
+  std::string text = "msvis-mpi: ";
+  for (const char c : message) {
+    text += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return text + " (msvis-mpi --help lists the options)";
+}
+
+ParsedCommandLine parse(std::span<const std::string> words) {
+  ParsedCommandLine result;
+  const Arguments arguments = cli::read_arguments(words.empty() ? words : words.subspan(1));
+  CommandLine command_line;
+  if (arguments.help) {
+    result.text = command_line.help();
+    return result;
+  }
+  if (arguments.version) {
+    result.text = "msvis-mpi " MSVIS_VERSION;
+    return result;
+  }
+  try {
+    if (arguments.error) {
+      throw Stop{*arguments.error};
+    }
+    const Values& values = command_line.parse(arguments);
+    check_required(values);
+    check_merging(arguments, values, result.warnings);
+    result.options = to_options(arguments, values);
+    result.options->command_line.assign(words.begin(), words.end());
+  } catch (const Stop& stop) {
+    result.text = usage_error(stop.text);
+    result.exit_code = stop.exit_code;
+  } catch (const CLI::ParseError& fault) {
+    result.text = usage_error(fault.what());
+    result.exit_code = kExitUsage;
+  }
+  return result;
+}
+
+}  // namespace
+
+ParsedCommandLine parse_command_line(std::span<const char* const> argv) {
+  ParsedCommandLine failed;
+  failed.exit_code = kExitFailure;
+  try {
+    std::vector<std::string> words;
+    for (const char* word : argv) {
+      if (word == nullptr) {
+        break;
+      }
+      words.emplace_back(word);
+    }
+    return parse(words);
+  } catch (const std::exception& fault) {
+    failed.text = std::string("msvis-mpi: the command line can't be read: ") + fault.what();
+  } catch (...) {
+    failed.text = "msvis-mpi: the command line can't be read";
+  }
+  return failed;
+}
+
+}  // namespace msvis

@@ -1,0 +1,129 @@
+#include "layout/listing.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <system_error>
+
+#include "base/printable.h"
+#include "msvis/error.h"
+
+namespace msvis::layout {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct DirectoryCloser {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+using DirectoryHandle = std::unique_ptr<DIR, DirectoryCloser>;
+
+[[noreturn]] void fail(const fs::path& directory, const std::string& what, const std::string& reason) {
+  throw Error(ErrorCategory::path, what + " " + reason, directory);
+}
+
+/// Whether the entry is a directory or a link to one.
+bool is_directory(const fs::directory_entry& entry, const fs::path& directory, const std::string& what) {
+  std::error_code fault;
+  const bool yes = entry.is_directory(fault);
+  if (fault == std::errc::permission_denied) {
+    fail(directory, what, "can't be searched (permission to read and search is needed)");
+  }
+  return yes && !fault;  // a dangling link is a stray entry
+}
+
+}  // namespace
+
+Listing list_directory(const fs::path& directory, const std::string& what) {
+  std::error_code fault;
+  const fs::file_status status = fs::status(directory, fault);
+  if (status.type() == fs::file_type::not_found) {
+    fail(directory, what, "does not exist; give a directory of a dump");
+  }
+  if (fault) {
+    fail(directory, what, "can't be looked at: " + fault.message());
+  }
+  if (status.type() != fs::file_type::directory) {
+    fail(directory, what, "is not a directory; give a directory of a dump");
+  }
+  fs::directory_iterator entry(directory, fault);
+  if (!fault && faccessat(AT_FDCWD, directory.c_str(), X_OK, AT_EACCESS) != 0) {
+    fault = std::error_code(errno, std::generic_category());
+  }
+  if (fault) {
+    fail(directory, what, "can't be read: " + fault.message() + " (permission to read and search is needed)");
+  }
+  Listing listing;
+  for (; entry != fs::directory_iterator(); entry.increment(fault)) {
+    listing.empty = false;
+    std::string name = entry->path().filename().string();
+    listing.has_tensor_data = listing.has_tensor_data || name == "dump_tensor_data";
+    if (is_directory(*entry, directory, what)) {
+      listing.directories.push_back(std::move(name));
+    }
+  }
+  if (fault) {
+    fail(directory, what, "can't be read to its end: " + fault.message());
+  }
+  std::sort(listing.directories.begin(), listing.directories.end());
+  return listing;
+}
+
+NameForm name_form(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) {
+    return NameForm::none;
+  }
+  const std::string_view digits = name.substr(prefix.size());
+  if (digits.empty()) {
+    return NameForm::bare;
+  }
+  if (digits.find_first_not_of("0123456789") != std::string_view::npos) {
+    return NameForm::none;
+  }
+  return digits.size() > 1 && digits[0] == '0' ? NameForm::leading_zero : NameForm::numbered;
+}
+
+std::int64_t number_of(std::string_view name, std::string_view prefix, const fs::path& directory) {
+  const std::string_view digits = name.substr(prefix.size());
+  std::int64_t number = 0;
+  const auto [end, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (!digits.empty() && fault != std::errc()) {
+    throw Error(ErrorCategory::limit, "the number in the directory name " + printable(name) + " does not fit into 64 bits", directory);
+  }
+  return number;
+}
+
+std::uint64_t json_bytes(const fs::path& directory) {
+  std::uint64_t sum = 0;
+  for (const char* name : {"dump.json", "stack.json", "construct.json"}) {
+    struct stat status {};
+    if (stat((directory / name).c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+      sum += static_cast<std::uint64_t>(status.st_size);
+    }
+  }
+  return sum;
+}
+
+std::uint64_t tensor_bytes(const fs::path& directory) {
+  const DirectoryHandle handle(opendir((directory / "dump_tensor_data").c_str()));
+  if (!handle) {
+    return 0;
+  }
+  const int descriptor = dirfd(handle.get());
+  std::uint64_t sum = 0;
+  while (const dirent* entry = readdir(handle.get())) {
+    struct stat status {};
+    if (fstatat(descriptor, entry->d_name, &status, 0) == 0 && S_ISREG(status.st_mode)) {
+      sum += static_cast<std::uint64_t>(status.st_size);
+    }
+  }
+  return sum;
+}
+
+}  // namespace msvis::layout
