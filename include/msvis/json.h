@@ -15,24 +15,45 @@ namespace msvis {
 enum class JsonKind : std::uint8_t { null, boolean, integer, real, string, array, object };
 
 /// One element of the flattened tree: a value is followed by its children (an object's as key, value, key, value ...).
-/// An implementation detail of JsonValue, public so that values stay two machine words small.
+/// An implementation detail of JsonValue, public so that values can be walked inline. Cells refer to each other by distance only, so a
+/// whole tree may be moved.
 struct JsonCell {
-  const char* text = nullptr;  ///< string: decoded UTF-8; number: token as written; boolean: "true"/"false"; alias: the cell
-  std::uint32_t size = 0;      ///< bytes of text; array, object: number of live elements or members
-  std::uint32_t span = 1;      ///< number of cells of this value including its children (low 28 bits), see json.cpp
+  /// The first seven are those of JsonKind. `alias` stands for a value whose key is written again later in the same object, `dropped_key`
+  /// is such a later key: both are passed over when the members are walked.
   enum class Tag : std::uint8_t { null, boolean, integer, real, string, array, object, alias, dropped_key };
+  union {
+    const char* text = nullptr;  ///< string: decoded UTF-8; number: token as written; boolean: `true` or `false`
+    std::uint64_t span;          ///< array, object: number of cells of this value including its children
+    std::uint64_t target;        ///< alias: distance in cells to the value that counts
+  };
+  std::uint32_t size = 0;  ///< bytes of text; array, object: number of elements or distinct keys; alias: cells to pass over
   Tag tag = Tag::null;
+
+  /// Number of cells that this value takes.
+  [[nodiscard]] std::uint64_t cells() const {
+    switch (tag) {
+      case Tag::array:
+      case Tag::object:
+        return span;
+      case Tag::alias:
+        return size;
+      default:
+        return 1;
+    }
+  }
 };
+static_assert(sizeof(JsonCell) == 16);
 
 /// A view of one JSON value. Valid as long as the JsonDocument or JsonPool it comes from. Cheap to copy.
 class JsonValue {
  public:
   /// The absent value (a missing member): `if (value)` is false, `kind()` must not be asked.
   JsonValue() = default;
-  explicit JsonValue(const JsonCell* cell);
+  /// The value at a cell; nullptr is the absent value.
+  explicit JsonValue(const JsonCell* cell) : cell_(cell != nullptr && cell->tag == JsonCell::Tag::alias ? cell + cell->target : cell) {}
 
   explicit operator bool() const { return cell_ != nullptr; }
-  [[nodiscard]] JsonKind kind() const;
+  [[nodiscard]] JsonKind kind() const { return static_cast<JsonKind>(cell_->tag); }
   [[nodiscard]] bool is(JsonKind kind) const { return cell_ != nullptr && this->kind() == kind; }
   [[nodiscard]] bool is_null() const { return is(JsonKind::null); }
   [[nodiscard]] bool is_string() const { return is(JsonKind::string); }
@@ -84,8 +105,16 @@ class JsonValue::ElementRange {
     using value_type = JsonValue;
     iterator() = default;
     explicit iterator(const JsonCell* at) : at_(at) {}
-    JsonValue operator*() const;
-    iterator& operator++();
+    JsonValue operator*() const { return JsonValue(at_); }
+    iterator& operator++() {
+      at_ += at_->cells();
+      return *this;
+    }
+    iterator operator++(int) {
+      const iterator before = *this;
+      ++*this;
+      return before;
+    }
     bool operator==(const iterator&) const = default;
 
    private:
@@ -108,13 +137,30 @@ class JsonValue::MemberRange {
     using difference_type = std::ptrdiff_t;
     using value_type = Member;
     iterator() = default;
-    iterator(const JsonCell* at, const JsonCell* last);
-    Member operator*() const;
-    iterator& operator++();
+    iterator(const JsonCell* at, const JsonCell* last) : at_(at), last_(last) { skip_dropped(); }
+    Member operator*() const { return {std::string_view(at_->text, at_->size), JsonValue(at_ + 1)}; }
+    iterator& operator++() {
+      step();
+      skip_dropped();
+      return *this;
+    }
+    iterator operator++(int) {
+      const iterator before = *this;
+      ++*this;
+      return before;
+    }
     bool operator==(const iterator& other) const { return at_ == other.at_; }
 
    private:
-    void skip_dropped();
+    void step() {
+      ++at_;
+      at_ += at_->cells();
+    }
+    void skip_dropped() {
+      while (at_ != last_ && at_->tag == JsonCell::Tag::dropped_key) {
+        step();
+      }
+    }
     const JsonCell* at_ = nullptr;
     const JsonCell* last_ = nullptr;
   };
@@ -127,9 +173,18 @@ class JsonValue::MemberRange {
   const JsonCell* last_;
 };
 
+inline JsonValue::MemberRange JsonValue::members() const {
+  return is_object() ? MemberRange(cell_ + 1, cell_ + cell_->span) : MemberRange(nullptr, nullptr);
+}
+
+inline JsonValue::ElementRange JsonValue::elements() const {
+  return is_array() ? ElementRange(cell_ + 1, cell_ + cell_->span) : ElementRange(nullptr, nullptr);
+}
+
 /// Owner of values that no file holds: texts that are derived from others. Addresses are stable; the pool may be moved.
 class JsonPool {
  public:
+  /// A string value with a copy of the text. Throws Error (limit) for 4 GiB and more.
   JsonValue string(std::string_view text);
   JsonValue null();
   /// An array of strings.
