@@ -1,0 +1,28 @@
+// What a person reads at the end of a run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "msvis/visdb.h"
+
+namespace msvis {
+
+struct RunSummary {
+  bool compare = false;
+  std::vector<ItemRecord> items;      ///< ascending by (step, rank)
+  std::vector<std::string> dropped;   ///< steps and ranks that only one side has, one sentence each
+  std::uint64_t links = 0;            ///< nodes linked across ranks
+  std::filesystem::path file;         ///< the result; empty: none was written
+  double seconds = 0;
+  int processes = 1;
+  unsigned threads = 1;  ///< of all processes
+};
+
+/// A few lines, each ended by a line break. Names every failed item (the first 20) and everything that was dropped (the first 10).
+std::string summary_text(const RunSummary& summary);
+
+}  // namespace msvis
