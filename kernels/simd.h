@@ -1,0 +1,307 @@
+// The few vector operations that the kernels need, over xsimd where it has them. One struct per instruction set; included only by the
+// sources that are compiled for that set. Everything has internal linkage, so that code for one set never serves another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(MSVIS_SIMD_SSE2) || defined(MSVIS_SIMD_AVX2) || defined(MSVIS_SIMD_AVX512) || defined(MSVIS_SIMD_NEON)
+#define MSVIS_SIMD_VECTORS
+#include <xsimd/xsimd.hpp>
+#endif
+#if defined(MSVIS_SIMD_SSE2) || defined(MSVIS_SIMD_AVX2) || defined(MSVIS_SIMD_AVX512)
+#include <immintrin.h>
+#elif defined(MSVIS_SIMD_NEON)
+#include <arm_neon.h>
+#endif
+
+#include "kernels/number_formats.h"
+
+#define MSVIS_INLINE __attribute__((always_inline)) inline
+
+namespace msvis::kernels {
+namespace {
+
+#ifndef MSVIS_SIMD_VECTORS
+
+/// One number at a time: for machines without any of the other sets, and as a check on them.
+struct Isa {
+  using Float = float;
+  using Double = double;
+  static constexpr std::size_t float_width = 1;
+  static constexpr std::size_t double_width = 1;
+  struct Wide {
+    double part[1];
+  };
+  struct Counter {
+    std::uint32_t value = 0;
+    MSVIS_INLINE void add(bool mask) { value += mask ? 1U : 0U; }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return value; }
+  };
+  using FloatCounter = Counter;
+  using DoubleCounter = Counter;
+
+  static MSVIS_INLINE float set(float value) { return value; }
+  static MSVIS_INLINE double set(double value) { return value; }
+  static MSVIS_INLINE float load_float(const unsigned char* at) {
+    float value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  }
+  static MSVIS_INLINE double load_double(const unsigned char* at) {
+    double value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  }
+  static MSVIS_INLINE std::uint16_t load_16(const unsigned char* at) {
+    std::uint16_t value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  }
+  static MSVIS_INLINE float load_bfloat16(const unsigned char* at) { return float_from_bfloat16(load_16(at)); }
+  static MSVIS_INLINE float load_float16(const unsigned char* at) { return float_from_half(load_16(at)); }
+  static MSVIS_INLINE void store(float value, float* at) { *at = value; }
+  static MSVIS_INLINE void store(double value, double* at) { *at = value; }
+  static MSVIS_INLINE Wide widen(float value) { return {{static_cast<double>(value)}}; }
+  static MSVIS_INLINE Wide widen_from(const unsigned char* /*at*/, float value) { return widen(value); }
+  static MSVIS_INLINE float abs(float value) { return __builtin_fabsf(value); }
+  static MSVIS_INLINE double abs(double value) { return __builtin_fabs(value); }
+  template <typename T>
+  static MSVIS_INLINE T max(T a, T b) {
+    return a > b ? a : b;
+  }
+  template <typename T>
+  static MSVIS_INLINE T select(bool mask, T a, T b) {
+    return mask ? a : b;
+  }
+  static MSVIS_INLINE bool any(bool mask) { return mask; }
+  static MSVIS_INLINE bool both(bool a, bool b) { return a && b; }
+  static MSVIS_INLINE bool either(bool a, bool b) { return a || b; }
+  static MSVIS_INLINE bool inverse(bool a) { return !a; }
+  /// sum + a * b where the product is exact in double.
+  static MSVIS_INLINE double add_exact_product(double sum, double a, double b) { return sum + a * b; }
+};
+
+#else  // vectors by xsimd
+
+#if defined(MSVIS_SIMD_AVX512)
+using Arch = xsimd::avx512bw;
+#elif defined(MSVIS_SIMD_AVX2)
+using Arch = xsimd::fma3<xsimd::avx2>;
+#elif defined(MSVIS_SIMD_SSE2)
+using Arch = xsimd::sse2;
+#else
+using Arch = xsimd::neon64;
+#endif
+
+struct Isa {
+  using Float = xsimd::batch<float, Arch>;
+  using Double = xsimd::batch<double, Arch>;
+  using FloatMask = xsimd::batch_bool<float, Arch>;
+  using DoubleMask = xsimd::batch_bool<double, Arch>;
+  static constexpr std::size_t float_width = Float::size;
+  static constexpr std::size_t double_width = Double::size;
+  struct Wide {
+    Double part[2];
+  };
+
+#if defined(MSVIS_SIMD_AVX512)
+  // The masks are in mask registers; counting them is work for the integer units, which are idle.
+  struct FloatCounter {
+    std::uint32_t value = 0;
+    MSVIS_INLINE void add(const FloatMask& mask) {
+      value += static_cast<std::uint32_t>(__builtin_popcount(static_cast<std::uint16_t>(mask.data)));
+    }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return value; }
+  };
+  struct DoubleCounter {
+    std::uint32_t value = 0;
+    MSVIS_INLINE void add(const DoubleMask& mask) {
+      value += static_cast<std::uint32_t>(__builtin_popcount(static_cast<std::uint8_t>(mask.data)));
+    }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return value; }
+  };
+  static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
+    const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+    return Float(_mm512_castsi512_ps(_mm512_slli_epi32(low, 16)));
+  }
+  static MSVIS_INLINE Float load_float16(const unsigned char* at) {
+    return Float(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))));
+  }
+  static MSVIS_INLINE Wide widen(const Float& value) {
+    return {{Double(_mm512_cvtps_pd(_mm512_castps512_ps256(value.data))), Double(_mm512_cvtps_pd(_mm512_extractf32x8_ps(value.data, 1)))}};
+  }
+  /// The same, where the float values also are in memory.
+  static MSVIS_INLINE Wide widen_from(const unsigned char* at, const Float& /*value*/) {
+    const auto* values = reinterpret_cast<const float*>(at);
+    return {{Double(_mm512_cvtps_pd(_mm256_loadu_ps(values))), Double(_mm512_cvtps_pd(_mm256_loadu_ps(values + 8)))}};
+  }
+  static MSVIS_INLINE Double add_exact_product(const Double& sum, const Double& a, const Double& b) {
+    return Double(_mm512_fmadd_pd(a.data, b.data, sum.data));
+  }
+#elif defined(MSVIS_SIMD_AVX2)
+  struct FloatCounter {
+    __m256i value = _mm256_setzero_si256();
+    MSVIS_INLINE void add(const FloatMask& mask) { value = _mm256_sub_epi32(value, _mm256_castps_si256(mask.data)); }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const {
+      alignas(32) std::uint32_t all[8];
+      _mm256_store_si256(reinterpret_cast<__m256i*>(all), value);
+      return all[0] + all[1] + all[2] + all[3] + all[4] + all[5] + all[6] + all[7];
+    }
+  };
+  struct DoubleCounter {
+    __m256i value = _mm256_setzero_si256();
+    MSVIS_INLINE void add(const DoubleMask& mask) { value = _mm256_sub_epi64(value, _mm256_castpd_si256(mask.data)); }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const {
+      alignas(32) std::uint64_t all[4];
+      _mm256_store_si256(reinterpret_cast<__m256i*>(all), value);
+      return static_cast<std::uint32_t>(all[0] + all[1] + all[2] + all[3]);
+    }
+  };
+  static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
+    const __m256i low = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+    return Float(_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)));
+  }
+  static MSVIS_INLINE Float load_float16(const unsigned char* at) {
+    return Float(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
+  }
+  static MSVIS_INLINE Wide widen(const Float& value) {
+    return {{Double(_mm256_cvtps_pd(_mm256_castps256_ps128(value.data))), Double(_mm256_cvtps_pd(_mm256_extractf128_ps(value.data, 1)))}};
+  }
+  static MSVIS_INLINE Wide widen_from(const unsigned char* at, const Float& /*value*/) {
+    const auto* values = reinterpret_cast<const float*>(at);
+    return {{Double(_mm256_cvtps_pd(_mm_loadu_ps(values))), Double(_mm256_cvtps_pd(_mm_loadu_ps(values + 4)))}};
+  }
+  static MSVIS_INLINE Double add_exact_product(const Double& sum, const Double& a, const Double& b) {
+    return Double(_mm256_fmadd_pd(a.data, b.data, sum.data));
+  }
+#elif defined(MSVIS_SIMD_SSE2)
+  struct FloatCounter {
+    __m128i value = _mm_setzero_si128();
+    MSVIS_INLINE void add(const FloatMask& mask) { value = _mm_sub_epi32(value, _mm_castps_si128(mask.data)); }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const {
+      alignas(16) std::uint32_t all[4];
+      _mm_store_si128(reinterpret_cast<__m128i*>(all), value);
+      return all[0] + all[1] + all[2] + all[3];
+    }
+  };
+  struct DoubleCounter {
+    __m128i value = _mm_setzero_si128();
+    MSVIS_INLINE void add(const DoubleMask& mask) { value = _mm_sub_epi64(value, _mm_castpd_si128(mask.data)); }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const {
+      alignas(16) std::uint64_t all[2];
+      _mm_store_si128(reinterpret_cast<__m128i*>(all), value);
+      return static_cast<std::uint32_t>(all[0] + all[1]);
+    }
+  };
+  static MSVIS_INLINE __m128i load_four_16(const unsigned char* at) {
+    std::int64_t bits;
+    std::memcpy(&bits, at, sizeof bits);
+    return _mm_cvtsi64_si128(bits);
+  }
+  static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
+    return Float(_mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), load_four_16(at))));
+  }
+  static MSVIS_INLINE Float load_float16(const unsigned char* at) {  // as float_from_half
+    const __m128i half = _mm_unpacklo_epi16(load_four_16(at), _mm_setzero_si128());
+    const __m128i magnitude = _mm_slli_epi32(_mm_and_si128(half, _mm_set1_epi32(0x7fff)), 13);
+    const __m128i sign = _mm_slli_epi32(_mm_and_si128(half, _mm_set1_epi32(0x8000)), 16);
+    const __m128 scaled = _mm_mul_ps(_mm_castsi128_ps(magnitude), _mm_set1_ps(0x1p112F));
+    const __m128i special = _mm_and_si128(_mm_cmpgt_epi32(magnitude, _mm_set1_epi32(0x0f7fffff)), _mm_set1_epi32(0x7f800000));
+    return Float(_mm_or_ps(scaled, _mm_castsi128_ps(_mm_or_si128(special, sign))));
+  }
+  static MSVIS_INLINE Wide widen(const Float& value) {
+    return {{Double(_mm_cvtps_pd(value.data)), Double(_mm_cvtps_pd(_mm_movehl_ps(value.data, value.data)))}};
+  }
+  static MSVIS_INLINE Wide widen_from(const unsigned char* /*at*/, const Float& value) {
+    return widen(value);
+  }
+  static MSVIS_INLINE Double add_exact_product(const Double& sum, const Double& a, const Double& b) {
+    return sum + a * b;
+  }
+#else  // NEON
+  struct FloatCounter {
+    uint32x4_t value = vdupq_n_u32(0);
+    MSVIS_INLINE void add(const FloatMask& mask) { value = vsubq_u32(value, mask.data); }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return vaddvq_u32(value); }
+  };
+  struct DoubleCounter {
+    uint64x2_t value = vdupq_n_u64(0);
+    MSVIS_INLINE void add(const DoubleMask& mask) { value = vsubq_u64(value, mask.data); }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return static_cast<std::uint32_t>(vaddvq_u64(value)); }
+  };
+  static MSVIS_INLINE uint16x4_t load_four_16(const unsigned char* at) {
+    std::uint64_t bits;
+    std::memcpy(&bits, at, sizeof bits);
+    return vcreate_u16(bits);
+  }
+  static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
+    return Float(vreinterpretq_f32_u32(vshll_n_u16(load_four_16(at), 16)));
+  }
+  static MSVIS_INLINE Float load_float16(const unsigned char* at) {
+    return Float(vcvt_f32_f16(vreinterpret_f16_u16(load_four_16(at))));
+  }
+  static MSVIS_INLINE Wide widen(const Float& value) {
+    return {{Double(vcvt_f64_f32(vget_low_f32(value.data))), Double(vcvt_high_f64_f32(value.data))}};
+  }
+  static MSVIS_INLINE Wide widen_from(const unsigned char* /*at*/, const Float& value) {
+    return widen(value);
+  }
+  static MSVIS_INLINE Double add_exact_product(const Double& sum, const Double& a, const Double& b) {
+    return Double(vfmaq_f64(sum.data, a.data, b.data));
+  }
+#endif
+
+  static MSVIS_INLINE Float set(float value) {
+    return Float(value);
+  }
+  static MSVIS_INLINE Double set(double value) {
+    return Double(value);
+  }
+  static MSVIS_INLINE Float load_float(const unsigned char* at) {
+    return Float::load_unaligned(reinterpret_cast<const float*>(at));
+  }
+  static MSVIS_INLINE Double load_double(const unsigned char* at) {
+    return Double::load_unaligned(reinterpret_cast<const double*>(at));
+  }
+  static MSVIS_INLINE void store(const Float& value, float* at) {
+    value.store_unaligned(at);
+  }
+  static MSVIS_INLINE void store(const Double& value, double* at) {
+    value.store_unaligned(at);
+  }
+  template <typename T>
+  static MSVIS_INLINE T abs(const T& value) {
+    return xsimd::abs(value);
+  }
+  template <typename T>
+  static MSVIS_INLINE T max(const T& a, const T& b) {
+    return xsimd::max(a, b);
+  }
+  template <typename M, typename T>
+  static MSVIS_INLINE T select(const M& mask, const T& a, const T& b) {
+    return xsimd::select(mask, a, b);
+  }
+  template <typename M>
+  static MSVIS_INLINE bool any(const M& mask) {
+    return xsimd::any(mask);
+  }
+  template <typename M>
+  static MSVIS_INLINE M both(const M& a, const M& b) {
+    return a & b;
+  }
+  template <typename M>
+  static MSVIS_INLINE M either(const M& a, const M& b) {
+    return a | b;
+  }
+  template <typename M>
+  static MSVIS_INLINE M inverse(const M& a) {
+    return ~a;
+  }
+};
+
+#endif
+
+}  // namespace
+}  // namespace msvis::kernels
