@@ -22,14 +22,25 @@ struct IgnoreRule {
 /// Rules by the first two dot-separated fields of a node name, lower-cased.
 struct IgnoreRules {
   std::map<std::string, IgnoreRule, std::less<>> rules;
-  /// Reads a rule file (JSON, docs/ignore-rules.md). Throws Error (path, format) that names the file and what was expected.
+  /// Reads a rule file (JSON, docs/ignore-rules.md). Throws Error (path, format, limit) that names the file and what was expected.
   static IgnoreRules read(const std::filesystem::path& file);
 };
 
 /// Level of one entry before the ignore rules.
 Overflow overflow_level(JsonValue entry);
 
-/// Sets Node::overflow of every node that has an entry. Returns how many levels the rules removed.
+/// Whether a rule takes the level of an entry away: none of its checks finds a bad value where it allows none.
+bool removes_level(const IgnoreRule& rule, JsonValue entry);
+
+/// Sets Node::overflow of every node that has an entry (never of the root, of API collections or of parameters_grad nodes, which get
+/// Overflow::none). Returns how many levels the rules removed.
 std::uint64_t classify_overflow(Graph& graph, const IgnoreRules& rules);
+
+/// The rule file that belongs to this program: the installed one, found from the place of the running program, else the one of the
+/// source tree that it was built from. Throws Error (path) that tells `--ignore-rules` if there is neither.
+std::filesystem::path default_ignore_rules_file();
+
+/// The installed rule file that belongs to a program at this place, if it is there.
+std::optional<std::filesystem::path> installed_ignore_rules_file(const std::filesystem::path& program);
 
 }  // namespace msvis
