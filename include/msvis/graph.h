@@ -61,7 +61,7 @@ struct Graph {
   std::uint64_t lost_nodes = 0;       ///< unreachable nodes (Compat::reference)
 
   [[nodiscard]] std::uint32_t find(std::string_view name) const;
-  /// Names from the root to the parent of a node.
+  /// From the root to the parent of a node; empty for the root and for a node above which the parents form a cycle.
   [[nodiscard]] std::vector<std::uint32_t> ancestors(std::uint32_t node) const;
   /// Direct children in order.
   [[nodiscard]] std::vector<std::uint32_t> children(std::uint32_t node) const;

@@ -375,7 +375,7 @@ class Checker {
         return;
       }
       const auto unmatched = [](JsonValue md5) {
-        return !md5.truthy() || (md5.is_string() && (md5.text() == "N/A" || md5.text() == "Nan"));
+        return md5.is_string() && (md5.text().empty() || md5.text() == "N/A" || md5.text() == "Nan");
       };
       if (unmatched(ours) || unmatched(theirs)) {
         flag(row, Level::warning, "only one side has a checksum");

@@ -346,8 +346,10 @@ std::uint32_t Graph::find(std::string_view name) const {
 
 std::vector<std::uint32_t> Graph::ancestors(std::uint32_t node) const {
   std::vector<std::uint32_t> path;
-  // The bound ends the walk on a cycle, which only unreachable nodes can be part of.
-  for (std::uint32_t at = nodes[node].parent; at != no_node && path.size() <= nodes.size(); at = nodes[at].parent) {
+  for (std::uint32_t at = nodes[node].parent; at != no_node; at = nodes[at].parent) {
+    if (path.size() == nodes.size()) {
+      return {};  // a cycle, which has no beginning; only unreachable nodes can be part of one
+    }
     path.push_back(at);
   }
   std::reverse(path.begin(), path.end());

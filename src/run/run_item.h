@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,15 +15,17 @@
 #include "msvis/visdb.h"
 #include "msvis/work_item.h"
 #include "overflow/overflow.h"
+#include "report/findings.h"
 
 namespace msvis {
 
 /// What all items of a run share; read once per process.
 struct RunContext {
   RunOptions options;
-  bool link_ranks = false;              ///< communication nodes are linked
-  IgnoreRules ignore_rules;             ///< with options.overflow_check
-  std::optional<LayerMapping> mapping;  ///< with options.layer_mapping
+  bool link_ranks = false;                                        ///< communication nodes are linked
+  std::map<std::int64_t, std::vector<std::int64_t>> world_ranks;  ///< by step, the ranks of the run, ascending
+  IgnoreRules ignore_rules;                                       ///< with options.overflow_check
+  std::optional<LayerMapping> mapping;                            ///< with options.layer_mapping
 };
 
 /// What remains of an item when its rows are on their way.
@@ -31,6 +34,7 @@ struct ItemResult {
   std::optional<CompareMode> mode;  ///< empty in a build or when the item failed
   std::int64_t micro_steps = 1;
   std::vector<LinkRecord> links;      ///< empty without link_ranks
+  Findings findings;                  ///< counts, worst nodes, first divergence
   std::vector<std::string> warnings;  ///< one sentence each, naming step, rank and side
 };
 

@@ -317,7 +317,11 @@ void append_children(std::string& out, const Graph& graph, const Node& node) {
 /// Array of the names on the way from the root to a node, the node included. `way` is a buffer.
 void append_way(std::string& out, const Graph& graph, std::uint32_t node, std::vector<std::uint32_t>& way) {
   way.clear();
-  for (std::uint32_t at = node; at != no_node && way.size() <= graph.nodes.size(); at = graph.nodes[at].parent) {
+  for (std::uint32_t at = node; at != no_node; at = graph.nodes[at].parent) {
+    if (way.size() > graph.nodes.size()) {
+      way.assign(1, node);  // a cycle above the node: it stands alone, see Graph::ancestors
+      break;
+    }
     way.push_back(at);
   }
   out += '[';

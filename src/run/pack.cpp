@@ -1,0 +1,113 @@
+// Work items and results as bytes for the way between processes.
+#include "base/bytes.h"
+#include "run/run_item.h"
+
+namespace msvis {
+namespace {
+
+void put_link(ByteWriter& out, const LinkRecord& record) {
+  out.put(record.key[0]);
+  out.put(record.key[1]);
+  out.put(record.step);
+  out.put(record.rank);
+  out.put(record.side);
+  out.put(record.kind);
+  out.put(record.is_root);
+  out.put(record.sends);
+  out.put(record.index);
+  out.put(record.node_order);
+  out.put(record.operation);
+  out.put(record.name);
+  out.put_all(record.group_ranks);
+}
+
+LinkRecord get_link(ByteReader& in) {
+  LinkRecord record;
+  record.key[0] = in.get<std::uint64_t>();
+  record.key[1] = in.get<std::uint64_t>();
+  record.step = in.get<std::int64_t>();
+  record.rank = in.get<std::int64_t>();
+  record.side = in.get<Side>();
+  record.kind = in.get<LinkKind>();
+  record.is_root = in.get<bool>();
+  record.sends = in.get<bool>();
+  record.index = in.get_string();
+  record.node_order = in.get<std::uint32_t>();
+  record.operation = in.get<std::uint32_t>();
+  record.name = in.get_string();
+  record.group_ranks = in.get_all([](ByteReader& reader) { return reader.get<std::int64_t>(); });
+  return record;
+}
+
+}  // namespace
+
+std::string pack(const ItemResult& result) {
+  ByteWriter out;
+  const ItemRecord& record = result.record;
+  out.put(record.step);
+  out.put(record.rank);
+  out.put(record.status);
+  out.put(record.seconds);
+  out.put(record.target_nodes);
+  out.put(record.golden_nodes);
+  out.put(record.matched_nodes);
+  out.put(record.compared_parameters);
+  out.put(record.error);
+  out.put(result.mode.has_value());
+  out.put(result.mode.value_or(CompareMode::summary));
+  out.put(result.micro_steps);
+  out.put_all(result.links, put_link);
+  put(out, result.findings);
+  out.put_all(result.warnings);
+  return out.take();
+}
+
+ItemResult unpack_item_result(std::string_view bytes) {
+  ByteReader in(bytes);
+  ItemResult result;
+  ItemRecord& record = result.record;
+  record.step = in.get<std::int64_t>();
+  record.rank = in.get<std::int64_t>();
+  record.status = in.get_string();
+  record.seconds = in.get<double>();
+  record.target_nodes = in.get<std::uint64_t>();
+  record.golden_nodes = in.get<std::uint64_t>();
+  record.matched_nodes = in.get<std::uint64_t>();
+  record.compared_parameters = in.get<std::uint64_t>();
+  record.error = in.get_string();
+  const bool has_mode = in.get<bool>();
+  const auto mode = in.get<CompareMode>();
+  if (has_mode) {
+    result.mode = mode;
+  }
+  result.micro_steps = in.get<std::int64_t>();
+  result.links = in.get_all(get_link);
+  result.findings = get_findings(in);
+  result.warnings = in.get_all([](ByteReader& reader) { return reader.get_string(); });
+  return result;
+}
+
+std::string pack(const WorkItem& item) {
+  ByteWriter out;
+  out.put(item.step);
+  out.put(item.rank);
+  out.put(item.target.native());
+  out.put(item.golden.native());
+  out.put(item.json_bytes);
+  out.put(item.tensor_bytes);
+  return out.take();
+}
+
+WorkItem unpack_work_item(std::string_view bytes) {
+  ByteReader in(bytes);
+  WorkItem item;
+  item.step = in.get<std::int64_t>();
+  item.rank = in.get<std::int64_t>();
+  item.target = in.get_string();
+  item.golden = in.get_string();
+  item.json_bytes = in.get<std::uint64_t>();
+  item.tensor_bytes = in.get<std::uint64_t>();
+  return item;
+}
+
+}  // namespace msvis

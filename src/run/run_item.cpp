@@ -1,0 +1,197 @@
+#include "run/run_item.h"
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "base/bytes.h"
+#include "compare/compare.h"
+#include "msvis/error.h"
+
+namespace msvis {
+namespace {
+
+/// Bytes of one batch of rows on its way to the writer.
+constexpr std::size_t batch_bytes = std::size_t{1} << 20;
+/// A dump with a fault in every node must not drown the user in warnings.
+constexpr std::size_t max_warnings = 20;
+
+std::string item_name(const WorkItem& item) {
+  return "step " + std::to_string(item.step) + " rank " + std::to_string(item.rank);
+}
+
+std::string_view side_name(Side side) {
+  return side == Side::target ? "target" : "golden";
+}
+
+/// Where an item is when something goes wrong.
+struct Place {
+  std::optional<Side> side;
+};
+
+Graph read_graph(const std::filesystem::path& directory, Side side, const RunContext& context, Place& place) {
+  place.side = side;
+  Graph graph = build_graph(Dump::read(directory), context.options.compat);
+  place.side.reset();
+  return graph;
+}
+
+class ItemRun {
+ public:
+  ItemRun(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink, ItemResult& result, Place& place)
+      : item_(item), context_(context), sink_(sink), result_(result), place_(place) {}
+
+  /// All that can fail; nothing has gone to the sink when it throws.
+  void compute() {
+    target_ = read_graph(item_.target, Side::target, context_, place_);
+    note_graph(target_, Side::target);
+    if (comparing()) {
+      golden_ = read_graph(item_.golden, Side::golden, context_, place_);
+      note_graph(golden_, Side::golden);
+      compare();
+    }
+    result_.micro_steps = assign_micro_steps(target_, comparing() ? &golden_ : nullptr, context_.options.compat);
+    if (context_.options.overflow_check) {
+      classify(target_, Side::target);
+      if (comparing()) {
+        classify(golden_, Side::golden);
+      }
+    }
+    summarize();
+  }
+
+  void emit() {
+    const std::optional<CompareMode> mode = comparing() ? std::optional(comparison_.mode) : std::nullopt;
+    encode(target_, comparing() ? &golden_ : nullptr, comparing() ? &comparison_ : nullptr, mode, Side::target);
+    if (comparing()) {
+      encode(golden_, &target_, nullptr, mode, Side::golden);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool comparing() const { return context_.options.comparing(); }
+
+  void warn(Side side, std::string_view text) {
+    result_.warnings.push_back(item_name(item_) + " " + std::string(side_name(side)) + ": " + std::string(text));
+  }
+
+  void note_graph(const Graph& graph, Side side) {
+    for (std::size_t k = 0; k < graph.warnings.size(); ++k) {
+      if (k == max_warnings) {
+        warn(side, std::to_string(graph.warnings.size() - k) + " more warnings of this kind");
+        break;
+      }
+      warn(side, graph.warnings[k]);
+    }
+    if (graph.lost_nodes > 0) {
+      warn(side,
+           std::to_string(graph.lost_nodes) + " nodes hang below a parent that is not recorded and are left out (--compat=reference)");
+    }
+  }
+
+  void match() {
+    const RunOptions& options = context_.options;
+    std::vector<std::string> warnings;
+    if (options.fuzzy_match) {
+      match_fuzzy(target_, golden_);
+    } else if (options.layer_mapping) {
+      match_mapped(target_, golden_, context_.mapping ? *context_.mapping : LayerMapping{}, options.compat, warnings);
+    } else {
+      match_exact(target_, golden_);
+    }
+    for (const std::string& warning : warnings) {
+      result_.warnings.push_back(item_name(item_) + ": " + warning);
+    }
+  }
+
+  void compare() {
+    std::vector<std::string> warnings;
+    const CompareMode mode = choose_mode(target_.dump, golden_.dump, context_.options.layer_mapping, warnings);
+    for (const std::string& warning : warnings) {
+      result_.warnings.push_back(item_name(item_) + ": " + warning);
+    }
+    match();
+    comparison_ = compare_graphs(target_, golden_, mode, context_.options.compat);
+    if (mode == CompareMode::tensor) {
+      throw Error(ErrorCategory::mismatch, "tensor dumps can't be compared in this version; dump with task statistics",
+                  target_.dump.directory);
+    }
+    result_.mode = mode;
+  }
+
+  void classify(Graph& graph, Side side) {
+    const std::uint64_t removed = classify_overflow(graph, context_.ignore_rules);
+    if (removed > 0) {
+      warn(side, std::to_string(removed) + " overflow levels were removed by the ignore rules");
+    }
+  }
+
+  void summarize() {
+    result_.findings = comparing() ? find_in_pair(target_, &golden_, &comparison_, item_.step, item_.rank)
+                                   : find_in_pair(target_, nullptr, nullptr, item_.step, item_.rank);
+    result_.record.target_nodes = result_.findings.target_nodes;
+    result_.record.golden_nodes = result_.findings.golden_nodes;
+    result_.record.matched_nodes = result_.findings.matched;
+    result_.record.compared_parameters = result_.findings.parameters_compared;
+  }
+
+  void encode(const Graph& graph, const Graph* other, const Comparison* comparison, std::optional<CompareMode> mode, Side side) {
+    encode_graph(graph, other, comparison, mode, side, item_.step, item_.rank, batch_bytes, sink_, context_.options.compat);
+    if (context_.link_ranks) {
+      LinkOptions options;
+      options.compat = context_.options.compat;
+      options.mode = context_.options.links;
+      options.overflow_index = context_.options.overflow_check;
+      const auto world = context_.world_ranks.find(item_.step);
+      if (world != context_.world_ranks.end()) {
+        options.world_ranks = world->second;
+      }
+      std::vector<LinkRecord> records = link_records(graph, side, item_.step, item_.rank, options);
+      result_.links.insert(result_.links.end(), std::make_move_iterator(records.begin()), std::make_move_iterator(records.end()));
+    }
+  }
+
+  const WorkItem& item_;
+  const RunContext& context_;
+  const std::function<void(RowBatch&&)>& sink_;
+  ItemResult& result_;
+  Place& place_;
+  Graph target_;
+  Graph golden_;
+  Comparison comparison_;
+};
+
+}  // namespace
+
+ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink) {
+  const auto start = std::chrono::steady_clock::now();
+  ItemResult result;
+  result.record.step = item.step;
+  result.record.rank = item.rank;
+  result.record.status = "done";
+  Place place;
+  ItemRun run(item, context, sink, result, place);
+  const auto fail = [&](const std::string& reason) {
+    result.record.status = "failed";
+    result.record.error = item_name(item) + (place.side ? " " + std::string(side_name(*place.side)) : "") + ": " + reason;
+    result.mode.reset();
+  };
+  bool computed = false;
+  try {
+    run.compute();
+    computed = true;
+  } catch (const Error& error) {
+    fail(error.what());
+  } catch (const std::bad_alloc&) {
+    fail("not enough memory; run fewer items at once (--threads) or more nodes");
+  } catch (const std::exception& error) {
+    fail(std::string("unexpected: ") + error.what());
+  }
+  if (computed) {
+    run.emit();
+  }
+  result.record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace msvis
