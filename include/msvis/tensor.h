@@ -130,11 +130,11 @@ struct ReadHints {
 /// Named limits of the readers. A file beyond them is TensorFault::too_large (or damaged, where no honest file can be beyond).
 struct TensorLimits {
   static constexpr std::size_t max_dimensions = 64;
-  static constexpr std::uint64_t reference_max_file_bytes = std::uint64_t{10} << 30;         ///< equal is too large
-  static constexpr std::uint64_t whole_file_bytes = std::uint64_t{256} << 10;                ///< up to here one read takes the file
+  static constexpr std::uint64_t reference_max_file_bytes = std::uint64_t{10} << 30;  ///< equal is too large
+  static constexpr std::uint64_t whole_file_bytes = std::uint64_t{256} << 10;         ///< up to here one read takes the file
   static constexpr std::uint64_t max_zip_entries = 65'536;
   static constexpr std::uint64_t max_zip_directory_bytes = std::uint64_t{32} << 20;
-  static constexpr std::uint64_t max_deflate_ratio = 1032;                                   ///< the format can't do better
+  static constexpr std::uint64_t max_deflate_ratio = 1032;  ///< the format can't do better
   static constexpr std::uint64_t max_pickle_operations = 262'144;
   static constexpr std::uint64_t max_pickle_stack = 65'536;
   static constexpr std::uint64_t max_pickle_memo = 65'536;
@@ -221,7 +221,8 @@ std::filesystem::path resolve_data_name(const std::filesystem::path& directory, 
 /// Cost of reading and comparing a tensor file in bytes of a large one: its size plus what opening and parsing a file costs. For dividing
 /// work.
 [[nodiscard]] constexpr std::uint64_t tensor_read_cost(std::uint64_t file_bytes) {
-  constexpr std::uint64_t cost_of_opening = std::uint64_t{64} << 10;  // measured: a small file takes as long as this many bytes of a large one
+  constexpr std::uint64_t cost_of_opening = std::uint64_t{64}
+                                            << 10;  // measured: a small file takes as long as this many bytes of a large one
   return file_bytes + cost_of_opening;
 }
 

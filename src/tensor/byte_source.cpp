@@ -69,7 +69,8 @@ ByteSource::ByteSource(const std::filesystem::path& file, BufferPool& pool, std:
   }
 }
 
-ByteSource::ByteSource(std::span<const std::byte> bytes, const std::filesystem::path& name, BufferPool& pool, std::uint64_t max_buffer_bytes)
+ByteSource::ByteSource(std::span<const std::byte> bytes, const std::filesystem::path& name, BufferPool& pool,
+                       std::uint64_t max_buffer_bytes)
     : name_(name), pool_(pool), max_buffer_bytes_(max_buffer_bytes), size_(bytes.size()), memory_(bytes) {}
 
 ByteSource::~ByteSource() {
@@ -131,7 +132,8 @@ std::span<const std::byte> ByteSource::view(std::uint64_t offset, std::uint64_t 
 
 PooledBuffer ByteSource::acquire(std::uint64_t bytes) const {
   if (bytes > max_buffer_bytes_) {
-    fail(TensorFault::too_large, "needs a buffer of " + std::to_string(bytes) + " bytes; the limit is " + std::to_string(max_buffer_bytes_));
+    fail(TensorFault::too_large,
+         "needs a buffer of " + std::to_string(bytes) + " bytes; the limit is " + std::to_string(max_buffer_bytes_));
   }
   return pool_.acquire(bytes);
 }

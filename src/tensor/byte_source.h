@@ -34,8 +34,8 @@ std::string printable(std::string_view text, std::size_t max_length = 80);
 
 class ByteSource {
  public:
-  /// Opens a regular file; one of at most TensorLimits::whole_file_bytes is read and closed at once. Throws TensorError (missing, unreadable,
-  /// too_large).
+  /// Opens a regular file; one of at most TensorLimits::whole_file_bytes is read and closed at once. Throws TensorError (missing,
+  /// unreadable, too_large).
   ByteSource(const std::filesystem::path& file, BufferPool& pool, std::uint64_t max_buffer_bytes, std::uint64_t max_file_bytes,
              bool drop_cache);
   /// A file that is in memory; the bytes must outlive this object.

@@ -462,7 +462,8 @@ void PickleMachine::step(std::uint8_t opcode) {
     case op_stack_global: {
       const PickleValue name = pop();
       const PickleValue module = pop();
-      if (!name.is(Kind::text) || !module.is(Kind::text) || name.view().size() > max_global_length || module.view().size() > max_global_length) {
+      if (!name.is(Kind::text) || !module.is(Kind::text) || name.view().size() > max_global_length ||
+          module.view().size() > max_global_length) {
         fail(TensorFault::damaged, "its pickle names a global by something that is no name");
       }
       return push_global({module.view(), name.view()});

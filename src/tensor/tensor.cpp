@@ -120,8 +120,8 @@ bool is_row_major(const std::vector<std::uint64_t>& shape, const std::vector<std
 
 void check_layout(TensorLayout& layout, const ByteSource& source) {
   if (layout.shape.size() > TensorLimits::max_dimensions) {
-    source.fail(TensorFault::too_large, "has " + std::to_string(layout.shape.size()) + " dimensions; the limit is " +
-                                            std::to_string(TensorLimits::max_dimensions));
+    source.fail(TensorFault::too_large,
+                "has " + std::to_string(layout.shape.size()) + " dimensions; the limit is " + std::to_string(TensorLimits::max_dimensions));
   }
   layout.element_count = 1;
   layout.extent = 0;

@@ -176,8 +176,8 @@ TensorLayout read_zip_layout(const ByteSource& source, const ReadHints& hints) {
   }
   const std::uint64_t needed = storage_bytes(source, storage);
   if (record->size < needed) {
-    source.fail(TensorFault::damaged, "its record " + printable(record_name) + " has " + std::to_string(record->size) + " bytes; its storage needs " +
-                                          std::to_string(needed));
+    source.fail(TensorFault::damaged, "its record " + printable(record_name) + " has " + std::to_string(record->size) +
+                                          " bytes; its storage needs " + std::to_string(needed));
   }
   layout.storage_offset = directory.payload_offset(*record);
   if (record->method == ZipEntry::deflated) {
@@ -266,8 +266,8 @@ struct LegacyReader {
       }
       if (known->key == wanted.key) {
         if (bytes < storage_bytes(source, wanted)) {
-          source.fail(TensorFault::damaged, "its storage has " + std::to_string(count) + " elements instead of " + std::to_string(wanted.count),
-                      offset);
+          source.fail(TensorFault::damaged,
+                      "its storage has " + std::to_string(count) + " elements instead of " + std::to_string(wanted.count), offset);
         }
         layout.storage_offset = offset;
         apply_storage_view(source, wanted, bytes, layout);

@@ -108,10 +108,29 @@ constexpr std::array<StorageClass, 18> storage_classes = {{
 }};
 
 // Types of PyTorch that are known and not read.
-constexpr std::array<std::string_view, 23> other_types = {
-    "float8_e8m0fnu", "float4_e2m1fn_x2", "complex32", "chalf",  "hifloat8", "bits8",  "bits16", "bits1x8",
-    "bits2x4",        "bits4x2",          "qint8",     "quint8", "qint32",   "quint4x2", "quint2x4", "uint1",
-    "uint2",          "uint3",            "uint4",     "uint5",  "uint6",    "uint7",  "int4"};
+constexpr std::array<std::string_view, 23> other_types = {"float8_e8m0fnu",
+                                                          "float4_e2m1fn_x2",
+                                                          "complex32",
+                                                          "chalf",
+                                                          "hifloat8",
+                                                          "bits8",
+                                                          "bits16",
+                                                          "bits1x8",
+                                                          "bits2x4",
+                                                          "bits4x2",
+                                                          "qint8",
+                                                          "quint8",
+                                                          "qint32",
+                                                          "quint4x2",
+                                                          "quint2x4",
+                                                          "uint1",
+                                                          "uint2",
+                                                          "uint3",
+                                                          "uint4",
+                                                          "uint5",
+                                                          "uint6",
+                                                          "uint7",
+                                                          "int4"};
 
 std::optional<Function> known_function(const PickleGlobal& global) {
   for (const KnownGlobal& known : known_globals) {
@@ -192,12 +211,13 @@ std::uint64_t TorchPickle::number(const PickleMachine& machine, const PickleValu
 
 std::vector<std::uint64_t> TorchPickle::sizes(const PickleMachine& machine, const PickleValue& value) const {
   if (!value.is(Kind::tuple) && !value.is(Kind::list)) {
-    machine.fail(TensorFault::damaged, "its pickle has " + std::string(pickle_kind_text(value.kind)) + " in the place of a shape or strides");
+    machine.fail(TensorFault::damaged,
+                 "its pickle has " + std::string(pickle_kind_text(value.kind)) + " in the place of a shape or strides");
   }
   const std::span<const PickleValue> items = machine.items(value);
   if (items.size() > TensorLimits::max_dimensions) {
-    machine.fail(TensorFault::too_large, "has " + std::to_string(items.size()) + " dimensions; the limit is " +
-                                             std::to_string(TensorLimits::max_dimensions));
+    machine.fail(TensorFault::too_large,
+                 "has " + std::to_string(items.size()) + " dimensions; the limit is " + std::to_string(TensorLimits::max_dimensions));
   }
   std::vector<std::uint64_t> result;
   result.reserve(items.size());
@@ -356,7 +376,8 @@ PickleValue TorchPickle::rebuild_dense(PickleMachine& machine, const std::vector
     tensor.stored = torch_type(machine, argument(machine, arguments, 6));
     metadata = 7;
     if (!storage.untyped && tensor.stored.size != 0 && storage.type.size != tensor.stored.size) {
-      machine.fail(TensorFault::damaged, "its tensor of type " + tensor.stored.name + " has a storage of another type, " + storage.type.name);
+      machine.fail(TensorFault::damaged,
+                   "its tensor of type " + tensor.stored.name + " has a storage of another type, " + storage.type.name);
     }
   } else if (storage.untyped) {
     machine.fail(TensorFault::damaged, "its tensor has an untyped storage and no dtype");

@@ -22,10 +22,10 @@ struct NamedType {
 
 struct TorchStorage {
   NamedType type;
-  bool untyped = false;       ///< bytes; the tensor says what they are
-  std::string_view key;       ///< record `data/<key>`, or key in the list of a legacy file
-  std::uint64_t count = 0;    ///< elements
-  std::uint64_t view_first = 0;            ///< legacy views: first element within the storage
+  bool untyped = false;                     ///< bytes; the tensor says what they are
+  std::string_view key;                     ///< record `data/<key>`, or key in the list of a legacy file
+  std::uint64_t count = 0;                  ///< elements
+  std::uint64_t view_first = 0;             ///< legacy views: first element within the storage
   std::optional<std::uint64_t> view_count;  ///< legacy views: number of elements
 };
 
@@ -86,7 +86,8 @@ class TorchPickle : public PickleHandler {
   void set_array_state(PickleMachine& machine, NumpyArray& array, const std::vector<PickleValue>& state);
   [[nodiscard]] std::vector<std::uint64_t> sizes(const PickleMachine& machine, const PickleValue& value) const;
   [[nodiscard]] std::uint64_t number(const PickleMachine& machine, const PickleValue& value) const;
-  [[nodiscard]] const PickleValue& argument(const PickleMachine& machine, const std::vector<PickleValue>& arguments, std::size_t index) const;
+  [[nodiscard]] const PickleValue& argument(const PickleMachine& machine, const std::vector<PickleValue>& arguments,
+                                            std::size_t index) const;
   [[nodiscard]] TorchStorage& storage_argument(const PickleMachine& machine, const PickleValue& value);
   [[nodiscard]] TorchTensor& tensor_argument(const PickleMachine& machine, const PickleValue& value);
   [[nodiscard]] static NamedType torch_type(const PickleMachine& machine, const PickleValue& value);

@@ -177,8 +177,8 @@ std::uint64_t ZipDirectory::payload_offset(const ZipEntry& entry) const {
     source_.fail(TensorFault::refused, "its record " + name + " is encrypted");
   }
   if (entry.method != ZipEntry::stored && entry.method != ZipEntry::deflated) {
-    source_.fail(TensorFault::refused,
-                 "its record " + name + " is compressed by method " + std::to_string(entry.method) + "; only 0 (stored) and 8 (deflate) are read");
+    source_.fail(TensorFault::refused, "its record " + name + " is compressed by method " + std::to_string(entry.method) +
+                                           "; only 0 (stored) and 8 (deflate) are read");
   }
   if (entry.method == ZipEntry::stored && entry.compressed_size != entry.size) {
     fail("its stored record " + name + " has two different sizes");
@@ -198,7 +198,8 @@ std::uint64_t ZipDirectory::payload_offset(const ZipEntry& entry) const {
   }
   // Sizes of name and extra field are taken from the local header: they differ from those of the directory. Its sizes of the payload
   // are zero when a data descriptor follows (4.4.4 bit 3), so they are not looked at.
-  const std::uint64_t payload = entry.header_offset + local_size + load_little<std::uint16_t>(header, 26) + load_little<std::uint16_t>(header, 28);
+  const std::uint64_t payload =
+      entry.header_offset + local_size + load_little<std::uint16_t>(header, 26) + load_little<std::uint16_t>(header, 28);
   if (payload > directory_offset_ || entry.compressed_size > directory_offset_ - payload) {
     fail("its record " + name + " of " + std::to_string(entry.compressed_size) + " bytes does not fit into the file");
   }
@@ -251,8 +252,8 @@ void inflate_at(const ByteSource& source, std::uint64_t offset, std::uint64_t co
     }
   }
   if (written < out.size()) {
-    source.fail(TensorFault::damaged,
-                "its compressed data has " + std::to_string(written) + " bytes instead of " + std::to_string(size), offset);
+    source.fail(TensorFault::damaged, "its compressed data has " + std::to_string(written) + " bytes instead of " + std::to_string(size),
+                offset);
   }
   if (whole && found_crc != crc) {
     source.fail(TensorFault::damaged, "its compressed data has another checksum than the directory says", offset);

@@ -54,8 +54,8 @@ class ZipDirectory {
   PooledBuffer buffer_;
 };
 
-/// Inflates (RFC 1951) `compressed_size` bytes at `offset` of a file until `out` is full. If out is the whole content (`out.size() == size`), end
-/// mark and CRC are checked. Throws TensorError (damaged).
+/// Inflates (RFC 1951) `compressed_size` bytes at `offset` of a file until `out` is full. If out is the whole content (`out.size() ==
+/// size`), end mark and CRC are checked. Throws TensorError (damaged).
 void inflate_at(const ByteSource& source, std::uint64_t offset, std::uint64_t compressed_size, std::uint64_t size, std::uint32_t crc,
                 std::span<std::byte> out);
 
