@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "msvis/graph.h"
+#include "msvis/metrics.h"
 #include "msvis/options.h"
 
 namespace msvis {
@@ -42,6 +44,15 @@ struct Cell {
   void append_to(std::string& out) const;
 };
 
+/// Tensor mode: what is known of the files of a row beyond its cells.
+struct TensorFacts {
+  std::string skipped;               ///< short kind of the reason why there are no metrics; empty if there are
+  std::vector<std::uint64_t> shape;  ///< of the target, if it could be read
+  std::uint64_t elements = 0;        ///< of the target
+  std::uint64_t bytes = 0;           ///< of the elements compared, both sides
+  TensorMetrics metrics;
+};
+
 /// One row: a target item with its counterpart, if any.
 struct Row {
   std::uint32_t target_item = 0;        ///< index in Graph::items of the target whose names and statistics the row has
@@ -52,6 +63,8 @@ struct Row {
   bool requires_grad_consistent = false;
   Level level = Level::pass;
   std::vector<std::string> messages;
+  std::string info;                           ///< tensor mode: why there are no metrics, or what to know of them; becomes a message
+  std::shared_ptr<const TensorFacts> tensor;  ///< tensor mode, once the files were looked at
 };
 
 /// Rows of one target node; row k belongs to target item rows[k].target_item.

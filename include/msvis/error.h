@@ -29,6 +29,8 @@ class Error : public std::runtime_error {
         std::optional<std::uint64_t> offset = std::nullopt);
 
   [[nodiscard]] ErrorCategory category() const noexcept { return category_; }
+  /// What was found, without the file and the place.
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
   /// The file concerned; empty when no file is.
   [[nodiscard]] const std::filesystem::path& file() const noexcept { return file_; }
   /// Byte offset in the file, if known.
@@ -36,6 +38,7 @@ class Error : public std::runtime_error {
 
  private:
   ErrorCategory category_;
+  std::string message_;
   std::filesystem::path file_;
   std::optional<std::uint64_t> offset_;
 };

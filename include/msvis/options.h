@@ -37,7 +37,9 @@ struct RunOptions {
   bool progress_log = false;
   Compat compat = Compat::standard;
   LinkMode links = LinkMode::standard;
-  unsigned threads = 0;  ///< worker threads per process; 0: cores of the node / processes on it
+  unsigned threads = 0;     ///< worker threads per process; 0: cores of the node / processes on it
+  unsigned io_depth = 0;    ///< tensor files read at once by a process; 0: twice its threads
+  bool drop_cache = false;  ///< give the page cache of tensor files back
   Selection steps;
   Selection ranks;
   std::filesystem::path ignore_rules;  ///< overflow ignore rules; empty: the installed file

@@ -18,6 +18,6 @@ std::string compose(const std::string& message, const std::filesystem::path& fil
 }  // namespace
 
 Error::Error(ErrorCategory category, const std::string& message, std::filesystem::path file, std::optional<std::uint64_t> offset)
-    : std::runtime_error(compose(message, file, offset)), category_(category), file_(std::move(file)), offset_(offset) {}
+    : std::runtime_error(compose(message, file, offset)), category_(category), message_(message), file_(std::move(file)), offset_(offset) {}
 
 }  // namespace msvis

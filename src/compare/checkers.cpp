@@ -94,6 +94,7 @@ class Checker {
         dtype();
         shape();
         cosine_drop();
+        explain();
         break;
       case CompareMode::md5:
         checksum();
@@ -360,6 +361,18 @@ class Checker {
     if (inputs > 0.9 && inputs - outputs > 0.1) {
       flag(*outputs_.front(), Level::warning,
            "the cosine drops from " + float_text(inputs) + " at the inputs to " + float_text(outputs) + " at the outputs");
+    }
+  }
+
+  /// The reference finds these reasons out and drops them.
+  void explain() {
+    if (rules_.compat == Compat::reference) {
+      return;
+    }
+    for (Row& row : node_.rows) {
+      if (!row.info.empty()) {
+        row.messages.push_back("info: " + row.info);
+      }
     }
   }
 

@@ -240,6 +240,14 @@ Findings find_in_pair(const Graph& target, const Graph* golden, const Comparison
   for (const NodeRows& node : comparison->rows) {
     for (const Row& row : node.rows) {
       ++(row.golden_item == no_node ? findings.parameters_target_only : findings.parameters_compared);
+      if (row.tensor && row.golden_item != no_node) {
+        if (row.tensor->skipped.empty()) {
+          ++findings.tensors_compared;
+          findings.tensor_bytes += row.tensor->bytes;
+        } else {
+          ++findings.tensors_skipped[row.tensor->skipped];
+        }
+      }
     }
     if (target.nodes[node.node].precision < Precision::warning) {
       continue;

@@ -113,8 +113,10 @@ class ItemRun {
     match();
     comparison_ = compare_graphs(target_, golden_, mode, context_.options.compat);
     if (mode == CompareMode::tensor) {
-      throw Error(ErrorCategory::mismatch, "tensor dumps can't be compared in this version; dump with task statistics",
-                  target_.dump.directory);
+      const RunOptions& options = context_.options;
+      const TensorWork work = plan_tensor_work(comparison_, target_, golden_, options.compat, options.drop_cache);
+      run_tensor_work(work, comparison_, target_, {context_.tensor_threads, context_.tensor_log});
+      finish_tensor_comparison(comparison_, target_, golden_, options.compat);
     }
     result_.mode = mode;
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compare/tensor_rows.h"
 #include "match/match.h"
 #include "msvis/compare.h"
 #include "msvis/links.h"
@@ -22,6 +23,8 @@ namespace msvis {
 /// What all items of a run share; read once per process.
 struct RunContext {
   RunOptions options;
+  unsigned tensor_threads = 1;                                    ///< that read and compare the tensors of an item
+  TensorLog tensor_log;                                           ///< may be empty; called from several threads
   bool link_ranks = false;                                        ///< communication nodes are linked
   std::map<std::int64_t, std::vector<std::int64_t>> world_ranks;  ///< by step, the ranks of the run, ascending
   IgnoreRules ignore_rules;                                       ///< with options.overflow_check

@@ -1,0 +1,78 @@
+// Metrics of two tensor files (comparison rules, section 6).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "msvis/metrics.h"
+#include "msvis/tensor.h"
+
+namespace msvis {
+
+struct TensorFileOptions {
+  Compat compat = Compat::standard;
+  ReaderRule target_rule = ReaderRule::any;
+  ReaderRule golden_rule = ReaderRule::any;
+  bool drop_cache = false;  ///< gives the page cache back
+};
+
+/// A pair of files and what dump.json says of their element types.
+struct TensorPair {
+  std::filesystem::path target;
+  std::filesystem::path golden;
+  std::string_view target_dtype;
+  std::string_view golden_dtype;
+};
+
+/// What became of a pair.
+struct TensorOutcome {
+  TensorMetrics metrics;
+  std::string reason;                ///< why there are no metrics, or what to know of them; names no directory; may be empty
+  std::string skipped;               ///< short kind of the reason if there are no metrics (for counting); empty if there are
+  std::vector<std::uint64_t> shape;  ///< of the target, if it could be read
+  std::uint64_t elements = 0;        ///< of the target
+  std::uint64_t bytes = 0;           ///< of the elements of both sides, if they were compared
+};
+
+/// An outcome without metrics: all six cells are `unsupported`.
+TensorOutcome unsupported_tensor(std::string reason, std::string kind);
+
+/// Two opened files. If they can't be compared, or that needs no pass over the data, the outcome is there at once.
+class OpenTensorPair {
+ public:
+  OpenTensorPair(const TensorPair& pair, const TensorFileOptions& options);
+  ~OpenTensorPair();
+  OpenTensorPair(const OpenTensorPair&) = delete;
+  OpenTensorPair& operator=(const OpenTensorPair&) = delete;
+
+  [[nodiscard]] const std::optional<TensorOutcome>& decided() const { return decided_; }
+  /// Blocks of metric_block_elements elements; only if not decided.
+  [[nodiscard]] std::size_t blocks() const;
+  /// Walks some blocks; nothing if a file fails while it is read (decided() then has the reason).
+  std::optional<PartialMetrics> accumulate(std::size_t first_block, std::size_t block_count);
+  /// The outcome from the partials of all blocks.
+  [[nodiscard]] TensorOutcome finish(const PartialMetrics& partial) const;
+
+ private:
+  struct Side;
+  void decide_unreadable(std::string_view side, const TensorError& error);
+  void decide_from_shapes();
+  TensorOutcome described(TensorMetrics metrics) const;
+
+  MetricOptions options_;
+  std::optional<TensorOutcome> decided_;
+  std::unique_ptr<Side> target_;
+  std::unique_ptr<Side> golden_;
+  std::vector<std::uint64_t> shape_;
+  std::uint64_t elements_ = 0;
+};
+
+/// Opens, walks and finishes a pair.
+TensorOutcome compare_tensor_files(const TensorPair& pair, const TensorFileOptions& options);
+
+}  // namespace msvis
