@@ -39,6 +39,10 @@ class JsonDocument {
   static JsonDocument parse(std::string_view text, const std::filesystem::path& name = "(memory)");
 
   [[nodiscard]] JsonValue root() const;
+  /// JsonValue::find for an object of this document; hashed for large objects of the two outermost levels.
+  [[nodiscard]] JsonValue member(JsonValue object, std::string_view key) const;
+  /// Place of a key among the members of an object (those that members() gives), or nullopt; hashed like member().
+  [[nodiscard]] std::optional<std::uint32_t> position(JsonValue object, std::string_view key) const;
   /// The text of the file as it was read.
   [[nodiscard]] std::string_view text() const;
 

@@ -129,9 +129,9 @@ struct Dump::Storage {
   JsonDocument dump;
   JsonDocument stack;
   JsonDocument construct;
-  NameMap<JsonValue> entries;
-  NameMap<JsonValue> stacks;
-  NameMap<std::uint32_t> children;
+  NameMap<JsonValue> stacks;  ///< of a stack.json in groups
+  bool stacks_in_groups = false;
+  std::optional<std::uint32_t> micro_step_position;  ///< of the Megatron member in construct.json
 };
 
 Dump::Dump() = default;
@@ -141,17 +141,16 @@ Dump& Dump::operator=(Dump&&) noexcept = default;
 
 namespace {
 
-void read_construct(JsonValue root, const std::filesystem::path& file, Dump& dump, NameMap<std::uint32_t>& children) {
+void read_construct(JsonValue root, JsonValue micro_steps, const std::filesystem::path& file, Dump& dump) {
   constexpr std::string_view advice = "holds no module hierarchy: a graph needs a dump at level L0 or mix";
   if (root.is_array()) {
     throw Error(ErrorCategory::format, std::string(advice), file);
   }
   require_object(root, file);
-  if (const JsonValue number = root.find(micro_step_member); number && !number.is_null()) {
-    dump.megatron_micro_steps = micro_step_of(number, micro_step_member, file);
+  if (micro_steps && !micro_steps.is_null()) {
+    dump.megatron_micro_steps = micro_step_of(micro_steps, micro_step_member, file);
   }
   dump.construct.reserve(root.size());
-  children.reset(root.size());
   for (const auto [key, value] : root.members()) {
     if (key == micro_step_member) {
       continue;
@@ -170,7 +169,6 @@ void read_construct(JsonValue root, const std::filesystem::path& file, Dump& dum
     } else {
       entry.parent = parent_of(value, key, file);
     }
-    children.insert(key, static_cast<std::uint32_t>(dump.construct.size()));
     dump.construct.push_back(entry);
   }
   if (dump.construct.empty()) {
@@ -178,14 +176,9 @@ void read_construct(JsonValue root, const std::filesystem::path& file, Dump& dum
   }
 }
 
-void read_stack(JsonValue root, NameMap<JsonValue>& stacks) {
-  const bool grouped = root.find("0").truthy();
-  stacks.reset(root.size());
+/// Names of a stack.json in groups; the last group of a name counts.
+void read_groups(JsonValue root, NameMap<JsonValue>& stacks) {
   for (const auto [key, value] : root.members()) {
-    if (!grouped) {
-      stacks.insert(key, value);
-      continue;
-    }
     if (!value.is_array() || value.size() != 2) {
       continue;
     }
@@ -216,13 +209,17 @@ Dump Dump::read(const std::filesystem::path& directory) {
   const std::filesystem::path construct_file = dump.directory / "construct.json";
   storage.construct = JsonDocument::read(construct_file);
   dump.construct_root = storage.construct.root();
-  read_construct(dump.construct_root, construct_file, dump, storage.children);
+  read_construct(dump.construct_root, storage.construct.member(dump.construct_root, micro_step_member), construct_file, dump);
+  storage.micro_step_position = storage.construct.position(dump.construct_root, micro_step_member);
 
   const std::filesystem::path stack_file = dump.directory / "stack.json";
   storage.stack = JsonDocument::read(stack_file);
   dump.stack_root = storage.stack.root();
   require_object(dump.stack_root, stack_file);
-  read_stack(dump.stack_root, storage.stacks);
+  storage.stacks_in_groups = storage.stack.member(dump.stack_root, "0").truthy();
+  if (storage.stacks_in_groups) {
+    read_groups(dump.stack_root, storage.stacks);
+  }
 
   const std::filesystem::path dump_file = dump.directory / "dump.json";
   storage.dump = JsonDocument::read(dump_file);
@@ -232,10 +229,6 @@ Dump Dump::read(const std::filesystem::path& directory) {
   dump.level = text_or_empty(root.find("level"));
   dump.framework = text_or_empty(root.find("framework"));
   dump.data = root.find("data");
-  storage.entries.reset(dump.data.size());
-  for (const auto [name, entry] : dump.data.members()) {
-    storage.entries.insert(name, entry);
-  }
   const JsonValue tensors = root.find("dump_data_dir");
   if (!tensors) {
     dump.dump_data_dir = "";
@@ -247,18 +240,29 @@ Dump Dump::read(const std::filesystem::path& directory) {
 }
 
 JsonValue Dump::entry(std::string_view name) const {
-  const JsonValue* found = storage_ ? storage_->entries.find(name) : nullptr;
-  return found != nullptr ? *found : JsonValue();
+  return storage_ ? storage_->dump.member(data, name) : JsonValue();
 }
 
 JsonValue Dump::stack(std::string_view name) const {
-  const JsonValue* found = storage_ ? storage_->stacks.find(name) : nullptr;
+  if (!storage_) {
+    return {};
+  }
+  if (!storage_->stacks_in_groups) {
+    return storage_->stack.member(stack_root, name);
+  }
+  const JsonValue* found = storage_->stacks.find(name);
   return found != nullptr ? *found : JsonValue();
 }
 
 std::optional<std::uint32_t> Dump::construct_index(std::string_view child) const {
-  const std::uint32_t* found = storage_ ? storage_->children.find(child) : nullptr;
-  return found != nullptr ? std::optional(*found) : std::nullopt;
+  if (!storage_ || child == micro_step_member) {
+    return std::nullopt;
+  }
+  std::optional<std::uint32_t> position = storage_->construct.position(construct_root, child);
+  if (position && storage_->micro_step_position && *position > *storage_->micro_step_position) {
+    --*position;
+  }
+  return position;
 }
 
 Framework Dump::detected_framework() const {

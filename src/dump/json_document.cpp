@@ -117,6 +117,14 @@ unsigned key_mark(const char* key, std::uint32_t size) {
   return (size * 1U + first * 2U + last * 13U) & 63U;
 }
 
+/// Keys of an object, with the distance of each key's cell from the first cell of all.
+using KeyMap = NameMap<std::uint32_t>;
+
+struct ObjectIndex {
+  std::uint64_t cell = 0;
+  KeyMap keys;
+};
+
 class Parser {
  public:
   Parser(const std::filesystem::path& name, const JsonDocument::Limits& limits, std::size_t expected_bytes, MemoryBlock& cells,
@@ -150,7 +158,8 @@ class Parser {
   }
 
   /// To be called when all text was parsed. Returns the number of cells.
-  std::size_t finish() {
+  /// `indexes` gets the key maps of the large objects, in the order of their cells.
+  std::size_t finish(std::vector<ObjectIndex>& indexes) {
     if (state_ != State::end) {
       const char* end = text_ + available_;
       if (cell_count_ == 0) {
@@ -158,6 +167,8 @@ class Parser {
       }
       fail(end, "ends in the middle of the JSON text: the file is cut short");
     }
+    std::sort(indexes_.begin(), indexes_.end(), [](const ObjectIndex& a, const ObjectIndex& b) { return a.cell < b.cell; });
+    indexes = std::move(indexes_);
     return cell_count_;
   }
 
@@ -166,12 +177,22 @@ class Parser {
   struct Open {
     std::uint64_t cell = 0;
     std::uint64_t marks = 0;
+    std::size_t repeats_begin = 0;  ///< in repeats_
+    std::unique_ptr<KeyMap> keys;   ///< of a large object; all but the last key
+    std::uint64_t last_key = 0;     ///< of a large object: cell and hash of the key that is not yet in `keys`
+    std::uint32_t last_hash = 0;
     std::uint32_t count = 0;
     bool is_object = false;
     bool maybe_repeated = false;
   };
+  /// A key that was there already.
+  struct Repeat {
+    std::uint32_t first = 0;
+    std::uint32_t again = 0;
+  };
   static constexpr std::uint64_t max_piece = std::uint64_t{1} << 31;
-  static constexpr std::uint32_t few_members = 24;
+  static constexpr std::uint32_t few_members = 24;  ///< an object with more is large
+  static constexpr std::size_t indexed_levels = 2;  ///< large objects of the outermost levels are asked by key
 
   [[noreturn]] void fail(const char* at, const std::string& message, ErrorCategory category = ErrorCategory::format) const {
     throw Error(category, message, name_, static_cast<std::uint64_t>(at - text_));
@@ -198,12 +219,12 @@ class Parser {
     // A line break never stands inside a string or a number, so behind one is always a good place. (If one does, the text is wrong, and
     // the string before the cut is refused as not closed.)
     if (scanned_ <= parsed_) {
-      const void* line_break = memrchr(text_ + parsed_, '\n', wanted - parsed_);
-      if (line_break != nullptr) {
-        return static_cast<std::size_t>(static_cast<const char*>(line_break) - text_) + 1;
-      }
       scanned_ = parsed_;
       in_string_ = false;
+    }
+    const void* line_break = scanned_ < wanted ? memrchr(text_ + scanned_, '\n', wanted - scanned_) : nullptr;
+    if (line_break != nullptr) {
+      return scanned_ = static_cast<std::size_t>(static_cast<const char*>(line_break) - text_) + 1;
     }
     // Text without line breaks: look for a place outside of strings. What was looked at is remembered, so that a string that is longer
     // than the piece is not walked again and again.
@@ -502,47 +523,93 @@ class Parser {
     if (open_.empty() || open_.back().is_object != is_object) {
       fail(at, "has " + shown(at, at + 1) + " where none is open");
     }
-    const Open& closed = open_.back();
+    Open& closed = open_.back();
     JsonCell& cell = cells()[closed.cell];
     cell.span = cell_count_ - closed.cell;
     cell.size = closed.count;
-    if (is_object && (closed.count > few_members || closed.maybe_repeated)) {
+    if (closed.keys) {
+      add_last_key(closed);
+      cell.size = static_cast<std::uint32_t>(closed.keys->size());
+      for (std::size_t k = closed.repeats_begin; k < repeats_.size(); ++k) {
+        repeat(cells()[repeats_[k].first], cells()[repeats_[k].again]);
+      }
+      repeats_.resize(closed.repeats_begin);
+      if (open_.size() <= indexed_levels) {
+        indexes_.push_back({closed.cell, std::move(*closed.keys)});
+      } else {
+        spare_keys_.push_back(std::move(closed.keys));
+      }
+    } else if (closed.maybe_repeated) {
       merge_repeated(cell);
     }
     open_.pop_back();
     state_ = open_.empty() ? State::end : State::after_value;
   }
 
-  /// A key that occurs again keeps its first place and gets its last value.
+  /// Notes the key that was added last, to find those that occur again: a key keeps its first place and gets its last value.
+  void note_key(Open& object, const JsonCell& key) {
+    const std::uint64_t mark = std::uint64_t{1} << key_mark(key.text, key.size);
+    object.maybe_repeated |= (object.marks & mark) != 0;
+    object.marks |= mark;
+    ++object.count;
+    if (object.count > few_members) {
+      note_key_of_large(object);
+    }
+  }
+
+  /// A key goes into the map one key late: meanwhile its place there comes into the cache.
+  void note_key_of_large(Open& object) {
+    const auto hash_key = [this, &object](std::uint64_t number) {
+      const JsonCell& key = cells()[number];
+      object.last_key = number;
+      object.last_hash = object.keys->prepare(std::string_view(key.text, key.size));
+    };
+    if (!object.keys) {
+      if (spare_keys_.empty()) {
+        object.keys = std::make_unique<KeyMap>();
+      } else {
+        object.keys = std::move(spare_keys_.back());
+        spare_keys_.pop_back();
+      }
+      object.keys->reset(2 * few_members);
+      object.repeats_begin = repeats_.size();
+      for (std::uint64_t number = object.cell + 1; number < cell_count_ - 1; number += 1 + cells()[number + 1].cells()) {
+        hash_key(number);
+        add_last_key(object);
+      }
+    } else {
+      add_last_key(object);
+    }
+    hash_key(cell_count_ - 1);
+  }
+
+  void add_last_key(Open& object) {
+    const JsonCell& key = cells()[object.last_key];
+    const auto place = static_cast<std::uint32_t>(object.last_key);
+    const auto [first, is_new] = object.keys->insert(std::string_view(key.text, key.size), object.last_hash, place);
+    if (!is_new) {
+      repeats_.push_back({*first, place});
+    }
+  }
+
+  /// Merges the repeated keys of a small object.
   void merge_repeated(JsonCell& object) {
-    JsonCell* const end = &object + object.span;
-    JsonCell* key = &object + 1;
-    if (object.size <= few_members) {
-      std::array<JsonCell*, few_members> firsts{};
-      std::size_t count = 0;
-      for (; key != end; key += 1 + (key + 1)->cells()) {
-        bool is_new = true;
-        for (std::size_t k = 0; k < count && is_new; ++k) {
-          is_new = firsts[k]->size != key->size || std::memcmp(firsts[k]->text, key->text, key->size) != 0;
-          if (!is_new) {
-            repeat(*firsts[k], *key);
-          }
-        }
-        if (is_new) {
-          firsts[count++] = key;
+    const JsonCell* const end = &object + object.span;
+    std::array<JsonCell*, few_members> firsts{};
+    std::size_t count = 0;
+    for (JsonCell* key = &object + 1; key != end; key += 1 + (key + 1)->cells()) {
+      bool is_new = true;
+      for (std::size_t k = 0; k < count && is_new; ++k) {
+        is_new = firsts[k]->size != key->size || std::memcmp(firsts[k]->text, key->text, key->size) != 0;
+        if (!is_new) {
+          repeat(*firsts[k], *key);
         }
       }
-      object.size = static_cast<std::uint32_t>(count);
-      return;
-    }
-    keys_.reset(object.size);
-    for (; key != end; key += 1 + (key + 1)->cells()) {
-      const auto [first, is_new] = keys_.insert(std::string_view(key->text, key->size), key);
-      if (!is_new) {
-        repeat(**first, *key);
+      if (is_new) {
+        firsts[count++] = key;
       }
     }
-    object.size = static_cast<std::uint32_t>(keys_.size());
+    object.size = static_cast<std::uint32_t>(count);
   }
 
   static void repeat(JsonCell& first_key, JsonCell& key) {
@@ -576,11 +643,7 @@ class Parser {
           }
           JsonCell& cell = add_cell();
           take_string(at, next_of(token), cell);
-          Open& object = open_.back();
-          const std::uint64_t mark = std::uint64_t{1} << key_mark(cell.text, cell.size);
-          object.maybe_repeated |= (object.marks & mark) != 0;
-          object.marks |= mark;
-          ++object.count;
+          note_key(open_.back(), cell);
           state_ = State::colon;
           if (++token == tokens_end) {
             break;
@@ -699,7 +762,9 @@ class Parser {
 
   State state_ = State::value;
   std::vector<Open> open_;
-  NameMap<JsonCell*> keys_;
+  std::vector<Repeat> repeats_;
+  std::vector<std::unique_ptr<KeyMap>> spare_keys_;
+  std::vector<ObjectIndex> indexes_;
 };
 
 class FileHandle {
@@ -729,6 +794,16 @@ struct JsonDocument::Storage {
   std::size_t text_size = 0;
   MemoryBlock cells;
   TextArena arena;
+  std::vector<ObjectIndex> indexes;
+
+  [[nodiscard]] const JsonCell* first_cell() const { return reinterpret_cast<const JsonCell*>(cells.data()); }
+  /// The key map of an object of this document, or nullptr.
+  [[nodiscard]] const KeyMap* index_of(JsonValue object) const {
+    const auto cell = static_cast<std::uint64_t>(object.cell() - first_cell());
+    const auto found = std::lower_bound(indexes.begin(), indexes.end(), cell,
+                                        [](const ObjectIndex& index, std::uint64_t wanted) { return index.cell < wanted; });
+    return found != indexes.end() && found->cell == cell ? &found->keys : nullptr;
+  }
 };
 
 JsonDocument::JsonDocument() = default;
@@ -782,7 +857,7 @@ JsonDocument JsonDocument::read(const std::filesystem::path& file, const Limits&
       parser.parse(storage.text.data(), storage.text_size, false);
     }
     parser.parse(storage.text.data(), storage.text_size, true);
-    storage.cells.resize(parser.finish() * sizeof(JsonCell));
+    storage.cells.resize(parser.finish(storage.indexes) * sizeof(JsonCell));
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCategory::limit, "needs more memory than there is (" + std::to_string(size) + " bytes of text)", file);
   }
@@ -803,7 +878,7 @@ JsonDocument JsonDocument::parse(std::string_view text, const std::filesystem::p
     storage.text_size = text.size();
     Parser parser(name, limits, text.size(), storage.cells, storage.arena);
     parser.parse(storage.text.data(), storage.text_size, true);
-    storage.cells.resize(parser.finish() * sizeof(JsonCell));
+    storage.cells.resize(parser.finish(storage.indexes) * sizeof(JsonCell));
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCategory::limit, "needs more memory than there is (" + std::to_string(text.size()) + " bytes of text)", name);
   }
@@ -811,7 +886,31 @@ JsonDocument JsonDocument::parse(std::string_view text, const std::filesystem::p
 }
 
 JsonValue JsonDocument::root() const {
-  return storage_ ? JsonValue(reinterpret_cast<const JsonCell*>(storage_->cells.data())) : JsonValue();
+  return storage_ ? JsonValue(storage_->first_cell()) : JsonValue();
+}
+
+JsonValue JsonDocument::member(JsonValue object, std::string_view key) const {
+  const KeyMap* keys = storage_ && object ? storage_->index_of(object) : nullptr;
+  if (keys == nullptr) {
+    return object.find(key);
+  }
+  const std::uint32_t* cell = keys->find(key);
+  return cell != nullptr ? JsonValue(storage_->first_cell() + *cell + 1) : JsonValue();
+}
+
+std::optional<std::uint32_t> JsonDocument::position(JsonValue object, std::string_view key) const {
+  if (const KeyMap* keys = storage_ && object ? storage_->index_of(object) : nullptr) {
+    const std::uint32_t number = keys->number_of(key);
+    return number != KeyMap::none ? std::optional(number) : std::nullopt;
+  }
+  std::uint32_t number = 0;
+  for (const JsonValue::Member member : object.members()) {
+    if (member.key == key) {
+      return number;
+    }
+    ++number;
+  }
+  return std::nullopt;
 }
 
 std::string_view JsonDocument::text() const {

@@ -4,10 +4,13 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "msvis/error.h"
 
 namespace msvis {
 
@@ -47,81 +50,94 @@ namespace msvis {
   return seed;
 }
 
-/// Open addressing with linear probing. Keeps views of the names: the texts must outlive the map. Value must be cheap to copy.
+/// Keeps views of the names: the texts must outlive the map. At most 2^32 - 2 names (Error limit). The table holds a part of the hash
+/// beside the number of the name, so that other names are passed over, and the table grown, without a look at their text.
 template <typename Value>
 class NameMap {
  public:
-  NameMap() = default;
-
   /// Forgets everything and makes room for `count` names.
   void reset(std::size_t count) {
-    const std::size_t slots = std::bit_ceil(count + count / 2 + 8);
-    slots_.assign(slots, Slot{});
-    used_ = 0;
+    entries_.clear();
+    entries_.reserve(count);
+    table_.assign(std::bit_ceil(count + count / 2 + 8), Slot{});
   }
-  [[nodiscard]] std::size_t size() const { return used_; }
+  [[nodiscard]] std::size_t size() const { return entries_.size(); }
 
   /// The value of a name, or nullptr.
   [[nodiscard]] const Value* find(std::string_view name) const {
-    if (used_ == 0) {
-      return nullptr;
-    }
-    const std::uint64_t hash = hash_name(name, seed_);
-    for (std::size_t at = hash & mask();; at = (at + 1) & mask()) {
-      const Slot& slot = slots_[at];
-      if (!slot.taken) {
-        return nullptr;
-      }
-      if (slot.is(name, hash)) {
-        return &slot.value;
-      }
-    }
+    const std::uint32_t number = number_of(name);
+    return number != none ? &entries_[number].second : nullptr;
   }
 
-  /// Adds a name if it is new. Returns its value's place and whether it was added.
-  std::pair<Value*, bool> insert(std::string_view name, Value value) {
-    if ((used_ + 1) * 3 > slots_.size() * 2) {
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  /// How many names were added before this one, or `none`.
+  [[nodiscard]] std::uint32_t number_of(std::string_view name) const {
+    return entries_.empty() ? none : table_[place_of(name, short_hash(name))].number - 1;
+  }
+
+  /// Adds a name if it is new. Returns its value's place (until the next insert) and whether it was added.
+  std::pair<Value*, bool> insert(std::string_view name, Value value) { return insert(name, short_hash(name), value); }
+
+  /// The hash for a later insert, whose place in the table is fetched meanwhile.
+  [[nodiscard]] std::uint32_t prepare(std::string_view name) const {
+    const std::uint32_t hash = short_hash(name);
+    if (!table_.empty()) {
+      __builtin_prefetch(&table_[hash & (table_.size() - 1)]);
+    }
+    return hash;
+  }
+
+  /// The same with the hash that prepare() gave.
+  std::pair<Value*, bool> insert(std::string_view name, std::uint32_t hash, Value value) {
+    if ((entries_.size() + 1) * 4 > table_.size() * 3) {
       grow();
     }
-    const std::uint64_t hash = hash_name(name, seed_);
-    for (std::size_t at = hash & mask();; at = (at + 1) & mask()) {
-      Slot& slot = slots_[at];
-      if (!slot.taken) {
-        slot = Slot{name, static_cast<std::uint32_t>(hash >> 32), true, value};
-        ++used_;
-        return {&slot.value, true};
-      }
-      if (slot.is(name, hash)) {
-        return {&slot.value, false};
-      }
+    Slot& slot = table_[place_of(name, hash)];
+    if (slot.number != 0) {
+      return {&entries_[slot.number - 1].second, false};
     }
+    if (entries_.size() >= none - 1) {
+      throw Error(ErrorCategory::limit, "there are more than 4294967294 names");
+    }
+    entries_.emplace_back(name, value);
+    slot = {hash, static_cast<std::uint32_t>(entries_.size())};
+    return {&entries_.back().second, true};
   }
 
  private:
   struct Slot {
-    std::string_view name;
-    std::uint32_t hash_top = 0;
-    bool taken = false;
-    Value value{};
-
-    [[nodiscard]] bool is(std::string_view other, std::uint64_t hash) const {
-      return hash_top == static_cast<std::uint32_t>(hash >> 32) && name == other;
-    }
+    std::uint32_t hash = 0;
+    std::uint32_t number = 0;  ///< of the entry, counted from 1; 0: free
   };
-  [[nodiscard]] std::size_t mask() const { return slots_.size() - 1; }
+  [[nodiscard]] std::uint32_t short_hash(std::string_view name) const { return static_cast<std::uint32_t>(hash_name(name, seed_)); }
+
+  /// Place of the slot of a name, or of the free slot where it would go.
+  [[nodiscard]] std::size_t place_of(std::string_view name, std::uint32_t hash) const {
+    const std::size_t mask = table_.size() - 1;
+    std::size_t at = hash & mask;
+    while (table_[at].number != 0 && (table_[at].hash != hash || entries_[table_[at].number - 1].first != name)) {
+      at = (at + 1) & mask;
+    }
+    return at;
+  }
+
   void grow() {
-    std::vector<Slot> old(std::bit_ceil(slots_.size() * 2 + 8));
-    old.swap(slots_);
-    used_ = 0;
+    std::vector<Slot> old(std::bit_ceil(table_.size() * 2 + 8));
+    old.swap(table_);
+    const std::size_t mask = table_.size() - 1;
     for (const Slot& slot : old) {
-      if (slot.taken) {
-        insert(slot.name, slot.value);
+      if (slot.number != 0) {
+        std::size_t at = slot.hash & mask;
+        while (table_[at].number != 0) {
+          at = (at + 1) & mask;
+        }
+        table_[at] = slot;
       }
     }
   }
 
-  std::vector<Slot> slots_;
-  std::size_t used_ = 0;
+  std::vector<Slot> table_;
+  std::vector<std::pair<std::string_view, Value>> entries_;
   std::uint64_t seed_ = name_hash_seed();
 };
 

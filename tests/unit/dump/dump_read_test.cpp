@@ -160,6 +160,46 @@ TEST_F(DumpRead, MegatronConstruct) {
   EXPECT_EQ(read().construct[0].micro_step, 1);
 }
 
+TEST_F(DumpRead, LargeFiles) {
+  // Large objects are asked through an index: repeated keys, the Megatron member in between, a key of another level.
+  std::string construct = "{";
+  std::string data = R"({"data":{)";
+  std::string stack = "{";
+  for (int k = 0; k < 3000; ++k) {
+    const std::string name = "node." + std::to_string(k);
+    construct += "\"" + name + "\":[null," + std::to_string(k) + "],";
+    data += "\"" + name + "\":{\"output\":[" + std::to_string(k) + "]},";
+    stack += "\"" + name + "\":[" + std::to_string(k) + "],";
+    if (k == 1000) {
+      construct += R"("megatron_micro_step_number":7,)";
+      data += R"("\u006eode.5":"first",)";
+    }
+  }
+  write("construct.json", construct + R"("node.10":["x",99]})");
+  write("dump.json", data + R"("node.5":"last"}})");
+  write("stack.json", stack + R"("z":[]})");
+  const Dump dump = read();
+  ASSERT_EQ(dump.construct.size(), 3000U);
+  EXPECT_EQ(dump.data.size(), 3000U);
+  for (std::uint32_t k = 0; k < 3000; ++k) {
+    const std::string name = "node." + std::to_string(k);
+    EXPECT_EQ(dump.construct_index(name), k);
+    EXPECT_EQ(dump.construct[k].child, name);
+    EXPECT_EQ(dump.construct[k].micro_step, k == 10 ? 99 : k);
+    EXPECT_EQ((*dump.stack(name).elements().begin()).text(), std::to_string(k));
+    if (k == 5) {
+      EXPECT_EQ(dump.entry(name).text(), "last");
+    } else {
+      EXPECT_EQ((*dump.entry(name).find("output").elements().begin()).text(), std::to_string(k));
+    }
+  }
+  EXPECT_FALSE(dump.construct_index("node.3000"));
+  EXPECT_FALSE(dump.construct_index("megatron_micro_step_number"));
+  EXPECT_FALSE(dump.entry("data"));
+  EXPECT_FALSE(dump.entry("output"));
+  EXPECT_FALSE(dump.stack("node.3000"));
+}
+
 TEST_F(DumpRead, ConstructRefused) {
   const auto refuse = [this](std::string_view text, const std::string& message) {
     write("construct.json", text);

@@ -157,7 +157,12 @@ TEST(Json, RepeatedKeysInLargeObject) {
     text += (k == 0 ? "\"k" : ",\"k") + std::to_string(k) + "\":[" + std::to_string(k) + "]";
     expected += (k == 0 ? "'k" : ", 'k") + std::to_string(k) + (k == 500 ? "': {'new': 1}" : "': [" + std::to_string(k) + "]");
   }
-  EXPECT_EQ(round_trip(text + R"(,"k500":0,"k500":{"new":1}})"), expected + "}");
+  text += R"(,"k500":0,"k500":{"new":1}})";
+  expected += "}";
+  EXPECT_EQ(round_trip(text), expected);
+  // Large objects inside of large ones, with repeated keys at every level.
+  EXPECT_EQ(round_trip("{\"x\":" + text + "," + text.substr(1, text.size() - 2) + ",\"x\":{\"y\":" + text + "}}"),
+            "{'x': {'y': " + expected + "}, " + expected.substr(1));
 }
 
 TEST(Json, Refused) {
