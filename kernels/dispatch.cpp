@@ -1,4 +1,5 @@
 // Which kernels this machine can run, and which are asked for.
+#include <array>
 #include <cstdlib>
 #include <string>
 
@@ -12,7 +13,7 @@
 namespace msvis {
 namespace {
 
-bool can_run(InstructionSet set) {
+bool machine_has(InstructionSet set) {
   switch (set) {
     case InstructionSet::scalar:
       return true;
@@ -28,7 +29,7 @@ bool can_run(InstructionSet set) {
       return has_f16c && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
     }
     case InstructionSet::avx512:
-      return can_run(InstructionSet::avx2) && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      return machine_has(InstructionSet::avx2) && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
              __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512cd") != 0;
 #endif
 #if defined(MSVIS_KERNELS_NEON)
@@ -38,6 +39,18 @@ bool can_run(InstructionSet set) {
     default:
       return false;
   }
+}
+
+/// Asked once: the question may trap on virtual machines, which takes longer than comparing a small tensor.
+bool can_run(InstructionSet set) {
+  static const std::array<bool, 6> answers = [] {
+    std::array<bool, 6> found{};
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      found[k] = machine_has(static_cast<InstructionSet>(k));
+    }
+    return found;
+  }();
+  return answers[static_cast<std::size_t>(set)];
 }
 
 InstructionSet best_set() {

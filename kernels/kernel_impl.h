@@ -38,13 +38,17 @@ struct ReadFloat16 {
   static MSVIS_INLINE Isa::Wide widen(const unsigned char* /*at*/, const Isa::Float& value) { return Isa::widen(value); }
 };
 
+/// Lane k + lane k + half, with half = 8, 4, 2, 1.
+template <std::size_t half = lanes / 2>
 MSVIS_INLINE double tree_sum(double* lane) {
-  for (std::size_t half = lanes / 2; half > 0; half /= 2) {
-    for (std::size_t k = 0; k < half; ++k) {
-      lane[k] += lane[k + half];
-    }
+  for (std::size_t k = 0; k < half; ++k) {
+    lane[k] += lane[k + half];
   }
-  return lane[0];
+  if constexpr (half > 1) {
+    return tree_sum<half / 2>(lane);
+  } else {
+    return lane[0];
+  }
 }
 
 template <typename Number, typename Vector>
@@ -107,7 +111,7 @@ struct ColumnSums {
       }
       const Isa::Double distance = t - g;
       distance_squares[k] = distance_squares[k] + distance * distance;
-      max_abs = Isa::max(max_abs, Isa::abs(distance));
+      max_abs = Isa::max_abs(max_abs, distance);
     }
   }
 };
@@ -137,7 +141,7 @@ struct LaneSums {
   }
 };
 
-/// Relative errors of one type.
+/// Relative errors of one type, and the counts of zeros.
 template <typename Vector, typename Counter, typename Number>
 struct RelativeErrors {
   Vector max_rel = Isa::set(Number{0});
@@ -152,16 +156,19 @@ struct RelativeErrors {
     golden_zero.add(golden == zero);
   }
 
+  template <bool with_zeros>
   MSVIS_INLINE void add(const Vector& target, const Vector& golden) {
-    const auto no_divisor = golden == Isa::set(Number{0});
-    Vector shifted_target = target;
-    Vector divisor = golden;
-    if (Isa::any(no_divisor)) {
-      const Vector epsilon = Isa::set(sizeof(Number) == 4 ? Number{0x1p-23F} : static_cast<Number>(0x1p-52));
-      shifted_target = Isa::select(no_divisor, target + epsilon, target);
-      divisor = Isa::select(no_divisor, epsilon, golden);
+    Vector error = Isa::abs((target - golden) / golden);
+    // A zero on either side makes the quotient 1, infinite or NaN. Where all are smaller there is nothing else to do.
+    if (!Isa::all(error < Isa::set(Number{1}))) [[unlikely]] {
+      if constexpr (with_zeros) {
+        count_zeros(target, golden);
+      }
+      // Zeros are moved by epsilon, a power of two: multiplying by its inverse is dividing by it, bit for bit.
+      constexpr Number epsilon = sizeof(Number) == 4 ? static_cast<Number>(0x1p-23) : static_cast<Number>(0x1p-52);
+      const Vector of_zero = Isa::abs(((target + Isa::set(epsilon)) - Isa::set(epsilon)) * Isa::set(1 / epsilon));
+      error = Isa::select(golden == Isa::set(Number{0}), of_zero, error);
     }
-    const Vector error = Isa::abs((shifted_target - divisor) / divisor);
     max_rel = Isa::max(max_rel, error);
     below_one_thousandth.add(error < Isa::set(static_cast<Number>(0.001)));
     below_five_thousandths.add(error < Isa::set(static_cast<Number>(0.005)));
@@ -255,14 +262,14 @@ struct AsFloat {
                                Special& special) {
     Isa::Float target = Read::load(target_at);
     Isa::Float golden = Read::load(golden_at);
-    errors.count_zeros(target, golden);
     if constexpr (masked) {
+      errors.count_zeros(target, golden);
       special.mask(target, golden);
       column.add<true>(Isa::widen(target), Isa::widen(golden));
     } else {
       column.add<true>(Read::widen(target_at, target), Read::widen(golden_at, golden));
     }
-    errors.add(target, golden);
+    errors.template add<!masked>(target, golden);
   }
 
   static MSVIS_INLINE Isa::Wide load_wide(const unsigned char* at, Errors& errors) {
@@ -292,11 +299,11 @@ struct AsDouble {
     Isa::Wide target = load(target_at);
     Isa::Wide golden = load(golden_at);
     for (std::size_t k = 0; k < doubles_per_column; ++k) {
-      errors.count_zeros(target.part[k], golden.part[k]);
       if constexpr (masked) {
+        errors.count_zeros(target.part[k], golden.part[k]);
         special.mask(target.part[k], golden.part[k]);
       }
-      errors.add(target.part[k], golden.part[k]);
+      errors.template add<!masked>(target.part[k], golden.part[k]);
     }
     column.add<false>(target, golden);
   }

@@ -75,7 +75,9 @@ struct Isa {
   static MSVIS_INLINE T select(bool mask, T a, T b) {
     return mask ? a : b;
   }
-  static MSVIS_INLINE bool any(bool mask) { return mask; }
+  static MSVIS_INLINE bool all(bool mask) { return mask; }
+  /// The larger of most >= 0 and |value|.
+  static MSVIS_INLINE double max_abs(double most, double value) { return max(most, abs(value)); }
   static MSVIS_INLINE bool both(bool a, bool b) { return a && b; }
   static MSVIS_INLINE bool either(bool a, bool b) { return a || b; }
   static MSVIS_INLINE bool inverse(bool a) { return !a; }
@@ -123,8 +125,10 @@ struct Isa {
     [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return value; }
   };
   static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
-    const __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-    return Float(_mm512_castsi512_ps(_mm512_slli_epi32(low, 16)));
+    // One permutation puts each word into the upper half of a float; extending and shifting would be two operations.
+    const __m512i upper_halves = _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0, 0, 0);
+    const __m512i words = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+    return Float(_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaaU, upper_halves, words)));
   }
   static MSVIS_INLINE Float load_float16(const unsigned char* at) {
     return Float(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))));
@@ -284,8 +288,15 @@ struct Isa {
     return xsimd::select(mask, a, b);
   }
   template <typename M>
-  static MSVIS_INLINE bool any(const M& mask) {
-    return xsimd::any(mask);
+  static MSVIS_INLINE bool all(const M& mask) {
+    return xsimd::all(mask);
+  }
+  static MSVIS_INLINE Double max_abs(const Double& most, const Double& value) {
+#if defined(MSVIS_SIMD_AVX512)
+    return Double(_mm512_range_pd(most.data, value.data, 0x0b));  // the larger absolute value, without its sign
+#else
+    return xsimd::max(most, xsimd::abs(value));
+#endif
   }
   template <typename M>
   static MSVIS_INLINE M both(const M& a, const M& b) {
