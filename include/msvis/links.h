@@ -69,7 +69,7 @@ std::vector<LinkRecord> link_records(const Graph& graph, Side side, std::int64_t
 /// Pairs the records of one or more whole keys (each key's records must all be there; any order). Nodes without a partner
 /// get no link. Records of several steps and sides may come together; they are never paired with each other. The result is sorted by (side,
 /// step, rank, node_order, operation) and does not depend on the order of the input. Time: n log n in the records and listed ranks.
-std::vector<Link> pair_records(std::vector<LinkRecord> records);
+std::vector<Link> pair_records(const std::vector<LinkRecord>& records);
 
 /// Merges the operations of batch nodes (all operations of a node must be there, in any order) to one link per node; other links pass
 /// unchanged and come first, the merged ones are sorted by (side, step, rank, name).

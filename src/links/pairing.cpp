@@ -180,7 +180,7 @@ Link merge_operations(const std::vector<Link*>& operations) {
 
 }  // namespace
 
-std::vector<Link> pair_records(std::vector<LinkRecord> records) {
+std::vector<Link> pair_records(const std::vector<LinkRecord>& records) {
   SameKey sorted;
   sorted.reserve(records.size());
   for (const LinkRecord& record : records) {

@@ -40,10 +40,28 @@ std::string index_text(const Node& node, bool overflow_index) {
   return "Nan";
 }
 
-/// Free text within a key text: with its length before it, no two different pairs of texts run together to the same key.
-std::string with_length(std::string_view text) {
-  return std::to_string(text.size()) + ":" + std::string(text);
-}
+/// Builds key texts: parts with a separator between them.
+class KeyText {
+ public:
+  explicit KeyText(std::string_view beginning) : text_(beginning) {}
+  /// A part that can't hold a separator.
+  KeyText& part(std::string_view text) {
+    text_ += '|';
+    text_ += text;
+    return *this;
+  }
+  /// Free text: with its length before it, no two different texts run together to the same key.
+  KeyText& free_text(std::string_view text) {
+    part(std::to_string(text.size()));
+    text_ += ':';
+    text_ += text;
+    return *this;
+  }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
 
 /// Walks the communication nodes of one graph in node_order, counts them and makes their records.
 class Walk {
@@ -80,7 +98,7 @@ class Walk {
     if (rule.kind == LinkKind::batch) {
       visit_batch(node, position);
     } else if (rule.kind == LinkKind::p2p) {
-      visit_p2p(node, api, rule, position);
+      visit_p2p(node, rule, position);
     } else {
       visit_group(node, api, rule, position);
     }
@@ -88,7 +106,7 @@ class Walk {
 
   LinkRecord& add(const Node& node, LinkKind kind, std::uint32_t position, const std::string& base, std::uint64_t occurrence) {
     LinkRecord& record = records_.emplace_back();
-    record.key = hash128(base + "|" + std::to_string(occurrence));
+    record.key = hash128(KeyText(base).part(std::to_string(occurrence)).take());
     record.step = step_;
     record.rank = rank_;
     record.side = side_;
@@ -120,8 +138,8 @@ class Walk {
       }
       const std::string& sender = sends ? rank_text_ : *peer;
       const std::string& receiver = sends ? *peer : rank_text_;
-      const std::string base = "B|" + sender + "|" + receiver + "|" + with_length(group);
-      LinkRecord& record = add(node, LinkKind::batch, position, base, ++occurrences_[(sends ? "s" : "r") + base]);
+      const std::string base = KeyText("B").part(sender).part(receiver).free_text(group).take();
+      LinkRecord& record = add(node, LinkKind::batch, position, base, ++occurrence_of(sends, base));
       record.sends = sends;
       record.operation = here;
     }
@@ -137,7 +155,7 @@ class Walk {
     return rank_number(text) ? std::optional(std::move(text)) : std::nullopt;
   }
 
-  void visit_p2p(const Node& node, std::string_view api, const ApiRule& rule, std::uint32_t position) {
+  void visit_p2p(const Node& node, const ApiRule& rule, std::uint32_t position) {
     const CallReader call(graph_, node, options_.compat);
     auto peer = call.value(rule.parameter);
     bool newly_read = false;
@@ -150,28 +168,31 @@ class Walk {
     }
     const std::string& sender = rule.sends ? rank_text_ : *peer;
     const std::string& receiver = rule.sends ? *peer : rank_text_;
-    const std::string base = std::string(newly_read ? "XP|" : "P|") + rule.family + "|" + sender + "|" + receiver;
-    add(node, LinkKind::p2p, position, base, ++occurrences_[std::string(api) + "|" + base]).sends = rule.sends;
+    const std::string base = KeyText(newly_read ? "XP" : "P").part({&rule.family, 1}).part(sender).part(receiver).take();
+    add(node, LinkKind::p2p, position, base, ++occurrence_of(rule.sends, base)).sends = rule.sends;
   }
+
+  /// The counter of one end of a transfer: a rank that sends to itself counts both ends.
+  std::uint64_t& occurrence_of(bool sends, const std::string& base) { return occurrences_[KeyText(base).part(sends ? "s" : "r").take()]; }
 
   void visit_group(const Node& node, std::string_view api, const ApiRule& rule, std::uint32_t position) {
     const CallReader call(graph_, node, options_.compat);
     auto group = call.group();
-    std::string base = "C|";
+    std::string_view beginning = "C";
     if (group) {
       count(*group, api);
     } else if (may_reinterpret(node)) {
       group = call.positional_group();
-      base = "XC|";
+      beginning = "XC";
       if (!group && !call.names_group() && !options_.world_ranks.empty()) {
         group = CallGroup{.id = {}, .ranks = options_.world_ranks};
-        base = "XW|";
+        beginning = "XW";
       }
     }
     if (!group) {
       return;
     }
-    base += with_length(group->id) + "|" + std::string(api);
+    const std::string base = KeyText(beginning).free_text(group->id).free_text(api).take();
     LinkRecord& record = add(node, rule.kind, position, base, ++occurrences_[base]);
     record.group_ranks = std::move(group->ranks);
     if (rule.kind != LinkKind::rooted) {
