@@ -35,7 +35,8 @@ Place place_of_node(const Link& link) {
   for (const char c : link.name) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   }
-  hash = mix(hash ^ mix(static_cast<std::uint64_t>(link.rank) ^ mix(static_cast<std::uint64_t>(link.step) * 2 + (link.side == Side::golden ? 1 : 0))));
+  hash = mix(hash ^ mix(static_cast<std::uint64_t>(link.rank) ^
+                        mix(static_cast<std::uint64_t>(link.step) * 2 + (link.side == Side::golden ? 1 : 0))));
   return {hash, mix(hash + 0x9e3779b97f4a7c15U)};
 }
 
@@ -333,11 +334,9 @@ class Exchange {
         entries.push_back({get_key(in), content});
       });
     }
-    std::sort(entries.begin(), entries.end(),
-              [](const RecordEntry& a, const RecordEntry& b) { return a.part.order() < b.part.order(); });
+    std::sort(entries.begin(), entries.end(), [](const RecordEntry& a, const RecordEntry& b) { return a.part.order() < b.part.order(); });
     for_each_run(
-        entries, limits_.chunk_bytes,
-        [](const RecordEntry& a, const RecordEntry& b) { return a.part.order() == b.part.order(); },
+        entries, limits_.chunk_bytes, [](const RecordEntry& a, const RecordEntry& b) { return a.part.order() == b.part.order(); },
         [](const RecordEntry& entry) { return entry.bytes.size() + (std::size_t{1} + entry.part.ranks) * peer_bytes; },
         [&](std::size_t begin, std::size_t end) {
           without_failing([&] {
@@ -402,15 +401,28 @@ class Exchange {
 void LinkRecordStore::add(const std::vector<LinkRecord>& records) {
   const std::lock_guard lock(mutex_);
   for (const auto& record : records) {
+    auto& by_owner = by_item_[{record.step, record.rank}];
+    by_owner.resize(processes_);
     const Place place = place_of_key(record.key);
-    append_entry(by_owner_[place.owner % by_owner_.size()], place.pass, pack_record(record));
+    append_entry(by_owner[place.owner % processes_], place.pass, pack_record(record));
   }
+}
+
+void LinkRecordStore::drop(std::int64_t step, std::int64_t rank) {
+  const std::lock_guard lock(mutex_);
+  by_item_.erase({step, rank});
 }
 
 std::vector<std::string> LinkRecordStore::take() {
   const std::lock_guard lock(mutex_);
-  std::vector<std::string> empty(by_owner_.size());
-  return std::exchange(by_owner_, std::move(empty));
+  std::vector<std::string> all(processes_);
+  while (!by_item_.empty()) {
+    const auto item = by_item_.extract(by_item_.begin());
+    for (std::size_t owner = 0; owner < processes_; ++owner) {
+      all[owner] += item.mapped()[owner];
+    }
+  }
+  return all;
 }
 
 LinkExchangeResult exchange_links(Transport& transport, LinkRecordStore& store, const LinkExchangeHooks& hooks,

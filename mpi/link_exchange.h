@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mpi/scheduler.h"
@@ -18,15 +20,18 @@ namespace msvis {
 /// The records of the items that this process has finished, packed, sorted by the process that will pair them.
 class LinkRecordStore {
  public:
-  explicit LinkRecordStore(int processes) : by_owner_(static_cast<std::size_t>(processes)) {}
-  /// From any thread.
+  explicit LinkRecordStore(int processes) : processes_(static_cast<std::size_t>(processes)) {}
+  /// The records of one (step, rank), or of a share of it. From any thread.
   void add(const std::vector<LinkRecord>& records);
+  /// Forgets a (step, rank), of which another process failed to do its share.
+  void drop(std::int64_t step, std::int64_t rank);
   /// Packed bytes for each process; the store is empty afterwards.
   std::vector<std::string> take();
 
  private:
   std::mutex mutex_;
-  std::vector<std::string> by_owner_;
+  std::size_t processes_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::string>> by_item_;  ///< each by owner
 };
 
 struct LinkExchangeLimits {

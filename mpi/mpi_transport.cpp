@@ -195,12 +195,9 @@ class MpiTransport final : public Transport {
     return incoming;
   }
 
-  [[noreturn]] void abort(int exit_code) override {
-    MPI_Abort(comm(), exit_code);
-    std::_Exit(exit_code);
-  }
-
  private:
+  void abort_all(int exit_code) override { MPI_Abort(comm(), exit_code); }
+
   struct Sending {
     std::shared_ptr<const std::string> bytes;
     MPI_Request request;

@@ -3,8 +3,10 @@
 // in the same order). One thread calls: the main thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -61,9 +63,13 @@ class Transport {
   /// Local. Called again and again while a call waits; what it throws leaves the call. After that only abort() may be called.
   void set_idle_check(std::function<void()> check) { idle_check_ = std::move(check); }
   /// Local. Ends all processes at once, without agreement, with this exit code.
-  [[noreturn]] virtual void abort(int exit_code) = 0;
+  [[noreturn]] void abort(int exit_code) {
+    abort_all(exit_code);
+    std::_Exit(exit_code);
+  }
 
  protected:
+  virtual void abort_all(int exit_code) = 0;
   void check_idle() const {
     if (idle_check_) {
       idle_check_();

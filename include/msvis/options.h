@@ -38,7 +38,7 @@ struct RunOptions {
   Compat compat = Compat::standard;
   LinkMode links = LinkMode::standard;
   unsigned threads = 0;     ///< worker threads per process; 0: cores of the node / processes on it
-  unsigned io_depth = 0;    ///< tensor files read at once by a process; 0: twice its threads
+  unsigned io_depth = 0;    ///< pairs of tensor files in work at once in a process; 0: one for each thread
   bool drop_cache = false;  ///< give the page cache of tensor files back
   Selection steps;
   Selection ranks;

@@ -35,6 +35,17 @@ struct NodeRow {
   std::string output_data = "{}";
 };
 
+/// One row of msvis_tensor: what the comparison of two tensor files told beyond the viewer's metrics.
+struct TensorRow {
+  std::string node;
+  std::string parameter;             ///< key in input_data or output_data
+  std::string skipped;               ///< kind of the reason why there are no metrics; empty if there are
+  std::string reason;                ///< in words; may be empty
+  std::vector<std::uint64_t> shape;  ///< of the target, if it could be read
+  std::uint64_t elements = 0;
+  TensorMetrics metrics;  ///< of which the extras are stored
+};
+
 /// Rows of (a piece of) one graph. Pieces of a graph may come in any number; `stacks` of a piece have numbers from `first_stack`.
 struct RowBatch {
   Side side = Side::target;
@@ -44,6 +55,7 @@ struct RowBatch {
   std::uint32_t first_stack = 0;
   std::vector<std::string> stacks;
   std::vector<NodeRow> nodes;
+  std::vector<TensorRow> tensors;  ///< target side in tensor mode
 };
 
 /// Flat bytes for the way between processes; unpack throws Error (internal) on anything that pack did not write.
@@ -104,13 +116,18 @@ class VisDbWriter {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Which rows of a graph are encoded, where several processes share the work on one.
+struct EncodeSelection {
+  const std::vector<bool>* nodes = nullptr;  ///< by node; null: all
+  bool stacks = true;                        ///< the rows of tb_stack as well
+};
+
 /// Encodes a graph into batches of bounded size (about `batch_bytes` each) given to `sink` in order; rows are sorted by
 /// name within the graph so that the primary key's tree grows at its end. `comparison` is null in a build and for the golden side.
-/// `other` is the matched graph, null in a build.
-/// `mode` is empty in a build. Items without statistics collapse to a null value; in md5 mode those that have a checksum keep their members,
-/// except with Compat::reference.
+/// `other` is the matched graph, null in a build. `mode` is empty in a build. Items without statistics collapse to a null value; in md5
+/// mode those that have a checksum keep their members, except with Compat::reference.
 void encode_graph(const Graph& graph, const Graph* other, const Comparison* comparison, std::optional<CompareMode> mode, Side side,
                   std::int64_t step, std::int64_t rank, std::size_t batch_bytes, const std::function<void(RowBatch&&)>& sink,
-                  Compat compat = Compat::standard);
+                  Compat compat = Compat::standard, const EncodeSelection& selection = {});
 
 }  // namespace msvis

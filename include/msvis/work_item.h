@@ -15,12 +15,17 @@ struct WorkItem {
   std::filesystem::path golden;    ///< empty in a build
   std::uint64_t json_bytes = 0;    ///< size of the JSON files of both sides, 0 for those that can't be read
   std::uint64_t tensor_bytes = 0;  ///< size of the tensor files of both sides
+  // With more processes than items, the tensors of an item are divided among several processes.
+  std::uint32_t share = 0;
+  std::uint32_t shares = 1;
+  std::string deferred;  ///< not empty: only the nodes that no share owns are to be finished, from what the shares found
   [[nodiscard]] std::uint64_t cost() const { return json_bytes + tensor_bytes; }
 };
 
 /// What discovery found below -tp and -gp.
 struct WorkPlan {
   std::vector<WorkItem> items;        ///< ascending by (step, rank)
+  bool tensor_mode = false;           ///< the dumps say that they hold tensors (task "tensor")
   bool link_ranks = false;            ///< communication nodes are linked (runs over rank or step directories)
   std::vector<std::string> dropped;   ///< one sentence for each step or rank that only one side has, naming the side
   std::vector<std::string> warnings;  ///< anything else the user should know

@@ -1,6 +1,7 @@
 #include "compare/tensor_files.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace msvis {
@@ -21,6 +22,25 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
     text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   }
   return text + "]";
+}
+
+/// The outcome that goes with some metrics of comparable files.
+TensorOutcome described(const PairFacts& facts, TensorMetrics metrics) {
+  TensorOutcome outcome;
+  outcome.shape = facts.shape;
+  outcome.elements = facts.elements;
+  outcome.bytes = facts.elements * (dtype_size(facts.target) + dtype_size(facts.golden));
+  if (metrics.outcome == MetricOutcome::not_available) {
+    outcome.reason = "NaN or infinity on one side only at " + std::to_string(metrics.non_finite_mismatches) + " of " +
+                     std::to_string(facts.elements) + " elements";
+  } else if (facts.target != facts.golden) {
+    outcome.reason = "the files hold " + std::string(dtype_name(facts.target)) + " and " + std::string(dtype_name(facts.golden)) +
+                     "; the metrics are those of the converted values";
+  } else if (metrics.cosine.state == MetricState::not_a_number) {
+    outcome.reason = "no cosine: one side is all zeros, or its norm overflows";
+  }
+  outcome.metrics = std::move(metrics);
+  return outcome;
 }
 
 }  // namespace
@@ -87,85 +107,181 @@ void OpenTensorPair::decide_unreadable(std::string_view side, const TensorError&
 }
 
 void OpenTensorPair::decide_from_shapes() {
-  shape_ = target_->file.shape();
-  elements_ = target_->elements;
-  const std::vector<std::uint64_t> ours = squeezed(shape_);
+  facts_ = {target_->file.shape(), target_->elements, target_->dtype, golden_->dtype};
+  const std::vector<std::uint64_t> ours = squeezed(facts_.shape);
   const std::vector<std::uint64_t> theirs = squeezed(golden_->file.shape());
-  if (elements_ == 0) {
+  if (facts_.elements == 0) {
     decided_ = unsupported_tensor("the target has no elements", "empty tensor");
-    decided_->shape = shape_;
+    decided_->shape = facts_.shape;
   } else if (ours != theirs) {
-    decided_ = unsupported_tensor("shape " + shape_text(shape_) + " against " + shape_text(golden_->file.shape()), "shapes differ");
+    decided_ = unsupported_tensor("shape " + shape_text(facts_.shape) + " against " + shape_text(golden_->file.shape()), "shapes differ");
     decided_->metrics = TensorMetrics::of(MetricOutcome::shape_unmatched);
-    decided_->shape = shape_;
-    decided_->elements = elements_;
+    decided_->shape = facts_.shape;
+    decided_->elements = facts_.elements;
   } else if (ours.empty()) {
-    MetricOptions scalar = options_;
-    scalar.zero_d = true;
-    try {
-      decided_ = described(compare_tensors(target_->span(0, 1), golden_->span(0, 1), scalar));
-    } catch (const TensorError& error) {
-      decide_unreadable("target or golden", error);
-    }
+    compare_scalars();
   }
 }
 
-std::size_t OpenTensorPair::blocks() const {
-  return metric_blocks(elements_);
+void OpenTensorPair::compare_scalars() {
+  MetricOptions scalar = options_;
+  scalar.zero_d = true;
+  if (const auto spans = read(0, 1)) {
+    decided_ = described(facts_, compare_tensors(spans->first, spans->second, scalar));
+  }
 }
 
-std::optional<PartialMetrics> OpenTensorPair::accumulate(std::size_t first_block, std::size_t block_count) {
-  PartialMetrics all;
+std::optional<std::pair<TensorSpan, TensorSpan>> OpenTensorPair::read(std::uint64_t first, std::uint64_t count) {
   std::string_view side = "target";
   try {
-    const std::size_t end = std::min(first_block + block_count, blocks());
-    for (std::size_t block = first_block; block < end; block += blocks_per_step) {
-      const std::uint64_t first = std::uint64_t{block} * metric_block_elements;
-      const std::uint64_t count =
-          std::min<std::uint64_t>(elements_ - first, std::uint64_t{std::min(blocks_per_step, end - block)} * metric_block_elements);
-      side = "target";
-      const TensorSpan ours = target_->span(first, count);
-      side = "golden";
-      const TensorSpan theirs = golden_->span(first, count);
-      all.combine(accumulate_metrics(ours, theirs, options_, block));
-    }
+    const TensorSpan ours = target_->span(first, count);
+    side = "golden";
+    return std::pair(ours, golden_->span(first, count));
   } catch (const TensorError& error) {
     decide_unreadable(side, error);
     return std::nullopt;
   }
+}
+
+std::size_t OpenTensorPair::blocks() const {
+  return metric_blocks(facts_.elements);
+}
+
+std::optional<PartialMetrics> OpenTensorPair::accumulate(std::size_t first_block, std::size_t block_count) {
+  PartialMetrics all;
+  const std::size_t end = first_block + std::min(block_count, blocks() - std::min(first_block, blocks()));
+  for (std::size_t block = first_block; block < end; block += blocks_per_step) {
+    const std::uint64_t first = std::uint64_t{block} * metric_block_elements;
+    const std::uint64_t count =
+        std::min<std::uint64_t>(facts_.elements - first, std::uint64_t{std::min(blocks_per_step, end - block)} * metric_block_elements);
+    const auto spans = read(first, count);
+    if (!spans) {
+      return std::nullopt;
+    }
+    all.combine(accumulate_metrics(spans->first, spans->second, options_, block));
+  }
   return all;
 }
 
-TensorOutcome OpenTensorPair::finish(const PartialMetrics& partial) const {
-  return described(finish_metrics(partial, elements_, options_));
-}
-
-TensorOutcome OpenTensorPair::described(TensorMetrics metrics) const {
-  TensorOutcome outcome;
-  outcome.shape = shape_;
-  outcome.elements = elements_;
-  outcome.bytes = elements_ * (dtype_size(target_->dtype) + dtype_size(golden_->dtype));
-  if (metrics.outcome == MetricOutcome::not_available) {
-    outcome.reason = "NaN or infinity on one side only at " + std::to_string(metrics.non_finite_mismatches) + " of " +
-                     std::to_string(elements_) + " elements";
-  } else if (target_->dtype != golden_->dtype) {
-    outcome.reason = "the files hold " + std::string(dtype_name(target_->dtype)) + " and " + std::string(dtype_name(golden_->dtype)) +
-                     "; the metrics are those of the converted values";
-  } else if (metrics.cosine.state == MetricState::not_a_number) {
-    outcome.reason = "no cosine: one side is all zeros, or its norm overflows";
-  }
-  outcome.metrics = std::move(metrics);
-  return outcome;
+TensorOutcome finish_pair(const PairFacts& facts, const PartialMetrics& partial, Compat compat) {
+  MetricOptions options;
+  options.compat = compat;
+  return described(facts, finish_metrics(partial, facts.elements, options));
 }
 
 TensorOutcome compare_tensor_files(const TensorPair& pair, const TensorFileOptions& options) {
   OpenTensorPair files(pair, options);
   if (!files.decided()) {
     if (const auto partial = files.accumulate(0, files.blocks())) {
-      return files.finish(*partial);
+      return finish_pair(files.facts(), *partial, options.compat);
     }
   }
   return *files.decided();
+}
+
+namespace {
+
+constexpr std::array metric_cells{
+    &TensorMetrics::cosine,           &TensorMetrics::euclidean_distance,       &TensorMetrics::max_abs_err,
+    &TensorMetrics::max_relative_err, &TensorMetrics::one_thousandth_err_ratio, &TensorMetrics::five_thousandths_err_ratio};
+
+void put_counts(ByteWriter& out, const ValueCounts& counts) {
+  out.put(counts.nan);
+  out.put(counts.positive_infinity);
+  out.put(counts.negative_infinity);
+  out.put(counts.zero);
+}
+
+ValueCounts get_value_counts(ByteReader& in) {
+  ValueCounts counts;
+  counts.nan = in.get<std::uint64_t>();
+  counts.positive_infinity = in.get<std::uint64_t>();
+  counts.negative_infinity = in.get<std::uint64_t>();
+  counts.zero = in.get<std::uint64_t>();
+  return counts;
+}
+
+}  // namespace
+
+void put(ByteWriter& out, const TensorMetrics& metrics) {
+  out.put(metrics.outcome);
+  for (const auto cell : metric_cells) {
+    out.put((metrics.*cell).state);
+    out.put((metrics.*cell).value);
+  }
+  out.put(metrics.bit_identical);
+  put_counts(out, metrics.target_values);
+  put_counts(out, metrics.golden_values);
+  out.put(metrics.non_finite_mismatches);
+  out.put(metrics.worst.has_value());
+  const WorstElement worst = metrics.worst.value_or(WorstElement{});
+  out.put(worst.index);
+  out.put(worst.imaginary);
+  out.put(worst.target);
+  out.put(worst.golden);
+  out.put(metrics.target_norm);
+  out.put(metrics.golden_norm);
+}
+
+void put(ByteWriter& out, const TensorOutcome& outcome) {
+  put(out, outcome.metrics);
+  out.put(outcome.reason);
+  out.put(outcome.skipped);
+  out.put_all(outcome.shape);
+  out.put(outcome.elements);
+  out.put(outcome.bytes);
+}
+
+TensorMetrics get_tensor_metrics(ByteReader& in) {
+  TensorMetrics metrics;
+  metrics.outcome = in.get<MetricOutcome>();
+  for (const auto cell : metric_cells) {
+    (metrics.*cell).state = in.get<MetricState>();
+    (metrics.*cell).value = in.get<double>();
+  }
+  metrics.bit_identical = in.get<bool>();
+  metrics.target_values = get_value_counts(in);
+  metrics.golden_values = get_value_counts(in);
+  metrics.non_finite_mismatches = in.get<std::uint64_t>();
+  const bool has_worst = in.get<bool>();
+  WorstElement worst;
+  worst.index = in.get<std::uint64_t>();
+  worst.imaginary = in.get<bool>();
+  worst.target = in.get<double>();
+  worst.golden = in.get<double>();
+  if (has_worst) {
+    metrics.worst = worst;
+  }
+  metrics.target_norm = in.get<double>();
+  metrics.golden_norm = in.get<double>();
+  return metrics;
+}
+
+TensorOutcome get_tensor_outcome(ByteReader& in) {
+  TensorOutcome outcome;
+  outcome.metrics = get_tensor_metrics(in);
+  outcome.reason = in.get_string();
+  outcome.skipped = in.get_string();
+  outcome.shape = in.get_all([](ByteReader& reader) { return reader.get<std::uint64_t>(); });
+  outcome.elements = in.get<std::uint64_t>();
+  outcome.bytes = in.get<std::uint64_t>();
+  return outcome;
+}
+
+void put(ByteWriter& out, const PairFacts& facts) {
+  out.put_all(facts.shape);
+  out.put(facts.elements);
+  out.put(facts.target);
+  out.put(facts.golden);
+}
+
+PairFacts get_pair_facts(ByteReader& in) {
+  PairFacts facts;
+  facts.shape = in.get_all([](ByteReader& reader) { return reader.get<std::uint64_t>(); });
+  facts.elements = in.get<std::uint64_t>();
+  facts.target = in.get<DType>();
+  facts.golden = in.get<DType>();
+  return facts;
 }
 
 }  // namespace msvis

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "msvis/metrics.h"
 #include "msvis/tensor.h"
 
@@ -39,6 +42,25 @@ struct TensorOutcome {
   std::uint64_t bytes = 0;           ///< of the elements of both sides, if they were compared
 };
 
+/// What two files hold that can be compared: enough to finish their metrics elsewhere.
+struct PairFacts {
+  std::vector<std::uint64_t> shape;  ///< of the target
+  std::uint64_t elements = 0;        ///< of either side
+  DType target = DType::float32;
+  DType golden = DType::float32;
+};
+
+/// The outcome of comparable files from the partials of all their blocks.
+TensorOutcome finish_pair(const PairFacts& facts, const PartialMetrics& partial, Compat compat);
+
+/// For the way between processes.
+void put(ByteWriter& out, const TensorMetrics& metrics);
+TensorMetrics get_tensor_metrics(ByteReader& in);
+void put(ByteWriter& out, const TensorOutcome& outcome);
+TensorOutcome get_tensor_outcome(ByteReader& in);
+void put(ByteWriter& out, const PairFacts& facts);
+PairFacts get_pair_facts(ByteReader& in);
+
 /// An outcome without metrics: all six cells are `unsupported`.
 TensorOutcome unsupported_tensor(std::string reason, std::string kind);
 
@@ -55,21 +77,22 @@ class OpenTensorPair {
   [[nodiscard]] std::size_t blocks() const;
   /// Walks some blocks; nothing if a file fails while it is read (decided() then has the reason).
   std::optional<PartialMetrics> accumulate(std::size_t first_block, std::size_t block_count);
-  /// The outcome from the partials of all blocks.
-  [[nodiscard]] TensorOutcome finish(const PartialMetrics& partial) const;
+  /// Only if not decided.
+  [[nodiscard]] const PairFacts& facts() const { return facts_; }
 
  private:
   struct Side;
   void decide_unreadable(std::string_view side, const TensorError& error);
   void decide_from_shapes();
-  TensorOutcome described(TensorMetrics metrics) const;
+  void compare_scalars();
+  /// The same elements of both sides; nothing if a file fails.
+  std::optional<std::pair<TensorSpan, TensorSpan>> read(std::uint64_t first, std::uint64_t count);
 
   MetricOptions options_;
   std::optional<TensorOutcome> decided_;
   std::unique_ptr<Side> target_;
   std::unique_ptr<Side> golden_;
-  std::vector<std::uint64_t> shape_;
-  std::uint64_t elements_ = 0;
+  PairFacts facts_;
 };
 
 /// Opens, walks and finishes a pair.

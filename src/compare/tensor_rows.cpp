@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +11,7 @@
 
 #include "base/parallel.h"
 #include "dump/python_text.h"
+#include "msvis/error.h"
 
 namespace msvis {
 namespace {
@@ -136,72 +137,183 @@ void apply_outcome(Comparison& comparison, const TensorJob& job, const TensorOut
   row.tensor = std::make_shared<const TensorFacts>(TensorFacts{outcome.skipped, outcome.shape, outcome.elements, outcome.bytes, metrics});
 }
 
-void run_tensor_work(const TensorWork& work, Comparison& comparison, const Graph& target, const TensorRunOptions& options) {
-  /// A pair whose blocks several threads walk. Each opens the files for itself.
-  struct Shared {
-    std::mutex mutex;
-    PartialMetrics partial;
-    std::optional<TensorOutcome> failed;
-    std::atomic<std::size_t> tasks_left{0};
+TensorDivision divide_tensor_work(const TensorWork& work, const Comparison& comparison, const Graph& target, std::uint32_t shares,
+                                  unsigned threads) {
+  TensorDivision division;
+  const auto share_at = [&](std::uint64_t offset) {
+    __extension__ using Wide = unsigned __int128;  // cost * shares may exceed 64 bits
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(static_cast<std::uint64_t>(Wide{offset} * shares / std::max<std::uint64_t>(work.cost, 1)), shares - 1));
   };
-  struct Task {
-    std::uint32_t job;
-    std::size_t first_block;
-    std::size_t block_count;  // 0: the whole pair
-    std::shared_ptr<Shared> shared;
+  const bool cut = shares > 1 || threads > 1;
+  division.node_owner.assign(target.nodes.size(), 0);
+  std::vector<bool> owned(target.nodes.size(), false);
+  const auto claim = [&](std::uint32_t node, std::uint32_t share) {
+    division.node_owner[node] = !owned[node] || division.node_owner[node] == share ? share : TensorDivision::deferred;
+    owned[node] = true;
   };
-  std::vector<Task> tasks;
+  const auto unit_of = [&](const TensorJob& job) {
+    const std::uint32_t node = comparison.rows[job.node].node;
+    const std::uint32_t parent = target.nodes[node].parent;
+    return parent != no_node && target.nodes[parent].type == NodeType::api_collection ? parent : node;
+  };
   for (std::uint32_t index = 0; index < work.jobs.size(); ++index) {
     const TensorJob& job = work.jobs[index];
     const std::size_t blocks = metric_blocks(stated_size(target.items[comparison.rows[job.node].rows[job.row].target_item]).elements);
-    if (options.threads <= 1 || blocks <= blocks_per_task) {
-      tasks.push_back({index, 0, 0, nullptr});
-      continue;
-    }
-    const auto shared = std::make_shared<Shared>();
-    const std::size_t pieces = blocks / blocks_per_task + 1;
-    shared->tasks_left = pieces;
-    for (std::size_t piece = 0; piece < pieces; ++piece) {
-      // The last piece takes what the files hold beyond the statement in dump.json.
-      const std::size_t first = piece * blocks_per_task;
-      tasks.push_back({index, first, piece + 1 == pieces ? std::numeric_limits<std::size_t>::max() - first : blocks_per_task, shared});
+    // Enough pieces to divide the work evenly, large enough to make up for opening the files again.
+    const std::size_t piece =
+        shares == 1 ? blocks_per_task : std::clamp<std::size_t>(blocks / (16 * std::size_t{shares}), 1, blocks_per_task);
+    const std::size_t pieces = cut ? std::max<std::size_t>(1, (blocks + piece - 1) / piece) : 1;
+    for (std::size_t k = 0; k < pieces; ++k) {
+      TensorTask task{index, 0, 0, share_at(job.start + job.cost / pieces * k)};
+      if (pieces > 1) {
+        task.first_block = k * piece;
+        // The last piece takes what the files hold beyond the statement in dump.json.
+        task.block_count = k + 1 == pieces ? std::numeric_limits<std::size_t>::max() : piece;
+      }
+      claim(unit_of(job), task.share);
+      division.tasks.push_back(task);
     }
   }
-  std::mutex apply_mutex;
-  const auto apply = [&](const TensorJob& job, const TensorOutcome& outcome) {
-    if (options.log) {
-      options.log(log_line(std::string(target.items[comparison.rows[job.node].rows[job.row].target_item].full_name), outcome));
+  for (std::uint32_t node = 0; node < target.nodes.size(); ++node) {
+    const std::uint32_t parent = target.nodes[node].parent;
+    if (parent != no_node && target.nodes[parent].type == NodeType::api_collection) {
+      division.node_owner[node] = division.node_owner[parent];
     }
-    const std::lock_guard lock(apply_mutex);
+  }
+  for (const TensorJob& job : work.jobs) {
+    division.job_owner.push_back(division.node_owner[comparison.rows[job.node].node]);
+  }
+  return division;
+}
+
+std::vector<DeferredTensor> run_tensor_work(const TensorWork& work, const TensorDivision& division, std::uint32_t share,
+                                            Comparison& comparison, const Graph& target, const TensorRunOptions& options) {
+  /// What the tasks of one job have found so far. Each opens the files for itself.
+  struct Found {
+    DeferredTensor tensor;
+    std::size_t failed_block = std::numeric_limits<std::size_t>::max();
+    std::size_t tasks_left = 0;
+  };
+  std::vector<TensorTask> tasks;
+  std::map<std::uint32_t, Found> cut_jobs;
+  std::vector<DeferredTensor> deferred;
+  for (const TensorTask& task : division.tasks) {
+    if (task.share == share) {
+      tasks.push_back(task);
+      if (task.block_count > 0) {
+        ++cut_jobs[task.job].tasks_left;
+      }
+    }
+  }
+  std::mutex mutex;
+  const auto name_of = [&](const TensorJob& job) {
+    return std::string(target.items[comparison.rows[job.node].rows[job.row].target_item].full_name);
+  };
+  /// With the lock held.
+  const auto deliver = [&](std::uint32_t index, DeferredTensor&& tensor) {
+    const TensorJob& job = work.jobs[index];
+    if (division.job_owner[index] == TensorDivision::deferred) {
+      tensor.job = index;
+      deferred.push_back(std::move(tensor));
+      return;
+    }
+    const TensorOutcome outcome =
+        tensor.outcome ? std::move(*tensor.outcome) : finish_pair(tensor.facts, tensor.partial, work.options.compat);
+    if (options.log) {
+      options.log(log_line(name_of(job), outcome));
+    }
     apply_outcome(comparison, job, outcome);
   };
   parallel_for(tasks.size(), options.threads, [&](std::size_t k) {
-    const Task& task = tasks[k];
+    const TensorTask& task = tasks[k];
     const TensorJob& job = work.jobs[task.job];
     if (options.log && task.first_block == 0) {
-      options.log("tensor " + std::string(target.items[comparison.rows[job.node].rows[job.row].target_item].full_name) + ": comparing");
+      options.log("tensor " + name_of(job) + ": comparing");
     }
-    if (!task.shared) {
-      apply(job, compare_tensor_files(job.files, work.options));
+    if (task.block_count == 0) {
+      DeferredTensor whole;
+      whole.outcome = compare_tensor_files(job.files, work.options);
+      const std::lock_guard lock(mutex);
+      deliver(task.job, std::move(whole));
       return;
     }
-    Shared& shared = *task.shared;
     OpenTensorPair files(job.files, work.options);
-    std::optional<PartialMetrics> partial;
-    if (!files.decided()) {
-      partial = files.accumulate(task.first_block, task.block_count);
+    const std::optional<PartialMetrics> partial = files.decided() ? std::nullopt : files.accumulate(task.first_block, task.block_count);
+    const std::lock_guard lock(mutex);
+    Found& found = cut_jobs.at(task.job);
+    if (partial) {
+      found.tensor.facts = files.facts();
+      found.tensor.partial.combine(*partial);
+    } else if (task.first_block < found.failed_block) {
+      found.failed_block = task.first_block;
+      found.tensor.outcome = files.decided();
     }
-    {
-      const std::lock_guard lock(shared.mutex);
-      if (files.decided()) {
-        shared.failed = *files.decided();
-      } else {
-        shared.partial.combine(*partial);
-      }
+    if (--found.tasks_left == 0) {
+      deliver(task.job, std::move(found.tensor));
     }
-    if (--shared.tasks_left == 0) {
-      apply(job, shared.failed ? *shared.failed : files.finish(shared.partial));
+  });
+  std::sort(deferred.begin(), deferred.end(), [](const DeferredTensor& left, const DeferredTensor& right) { return left.job < right.job; });
+  return deferred;
+}
+
+void apply_deferred(const TensorWork& work, const TensorDivision& division, const std::vector<DeferredTensor>& found,
+                    Comparison& comparison) {
+  std::map<std::uint32_t, DeferredTensor> by_job;
+  for (const DeferredTensor& piece : found) {
+    const auto [place, added] = by_job.try_emplace(piece.job, piece);
+    if (added) {
+      continue;
     }
+    DeferredTensor& whole = place->second;
+    if (!whole.outcome && piece.outcome) {
+      whole.outcome = piece.outcome;
+    } else if (!whole.outcome) {
+      whole.partial.combine(piece.partial);
+    }
+  }
+  for (std::uint32_t index = 0; index < work.jobs.size(); ++index) {
+    if (division.job_owner[index] != TensorDivision::deferred) {
+      continue;
+    }
+    const auto whole = by_job.find(index);
+    if (whole == by_job.end()) {
+      throw Error(ErrorCategory::internal,
+                  "no process compared " + work.jobs[index].files.target.string() + "; did the dump change during the run?");
+    }
+    apply_outcome(
+        comparison, work.jobs[index],
+        whole->second.outcome ? *whole->second.outcome : finish_pair(whole->second.facts, whole->second.partial, work.options.compat));
+  }
+}
+
+std::string pack(const std::vector<DeferredTensor>& tensors) {
+  ByteWriter out;
+  out.put_all(tensors, [](ByteWriter& to, const DeferredTensor& tensor) {
+    to.put(tensor.job);
+    to.put(tensor.outcome.has_value());
+    if (tensor.outcome) {
+      put(to, *tensor.outcome);
+    } else {
+      put(to, tensor.facts);
+      to.put(tensor.partial.to_bytes());
+    }
+  });
+  return out.take();
+}
+
+std::vector<DeferredTensor> unpack_deferred_tensors(std::string_view bytes) {
+  ByteReader in(bytes);
+  return in.get_all([](ByteReader& from) {
+    DeferredTensor tensor;
+    tensor.job = from.get<std::uint32_t>();
+    if (from.get<bool>()) {
+      tensor.outcome = get_tensor_outcome(from);
+    } else {
+      tensor.facts = get_pair_facts(from);
+      tensor.partial = PartialMetrics::from_bytes(from.get_view());
+    }
+    return tensor;
   });
 }
 

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compare/compare.h"
@@ -34,6 +36,38 @@ TensorWork plan_tensor_work(Comparison& comparison, const Graph& target, const G
 /// Sets the six cells, the info and the extra facts of a row.
 void apply_outcome(Comparison& comparison, const TensorJob& job, const TensorOutcome& outcome);
 
+/// A piece of the work that one thread does at once: a whole pair, or some of the blocks of a large one.
+struct TensorTask {
+  std::uint32_t job = 0;
+  std::size_t first_block = 0;
+  std::size_t block_count = 0;  ///< 0: the whole pair
+  std::uint32_t share = 0;
+};
+
+/// How the work of an item is divided among processes: by cost, whatever they find. A node whose rows fall into several shares belongs to
+/// none of them: its tensors are compared by the shares, and the node is finished afterwards.
+struct TensorDivision {
+  static constexpr std::uint32_t deferred = UINT32_MAX;
+  std::vector<TensorTask> tasks;          ///< in job and block order
+  std::vector<std::uint32_t> node_owner;  ///< by target node: share, or deferred
+  std::vector<std::uint32_t> job_owner;   ///< by job, that of its node
+};
+
+/// `shares` >= 1; pairs larger than some ten megabytes are cut for `threads` > 1 or `shares` > 1. API collections go with their children.
+TensorDivision divide_tensor_work(const TensorWork& work, const Comparison& comparison, const Graph& target, std::uint32_t shares,
+                                  unsigned threads);
+
+/// What a share found of one pair of a deferred node.
+struct DeferredTensor {
+  std::uint32_t job = 0;
+  std::optional<TensorOutcome> outcome;  ///< if there is nothing to combine
+  PairFacts facts;
+  PartialMetrics partial;
+};
+
+std::string pack(const std::vector<DeferredTensor>& tensors);
+std::vector<DeferredTensor> unpack_deferred_tensors(std::string_view bytes);
+
 /// Where a line for each compared tensor goes (-tensor_log); may be called from several threads.
 using TensorLog = std::function<void(const std::string& line)>;
 
@@ -42,7 +76,13 @@ struct TensorRunOptions {
   TensorLog log;         ///< may be empty
 };
 
-/// Runs all jobs and applies their outcomes.
-void run_tensor_work(const TensorWork& work, Comparison& comparison, const Graph& target, const TensorRunOptions& options);
+/// Runs the tasks of one share. Applies the outcomes of the nodes that it owns and returns what it found of deferred ones, by job.
+std::vector<DeferredTensor> run_tensor_work(const TensorWork& work, const TensorDivision& division, std::uint32_t share,
+                                            Comparison& comparison, const Graph& target, const TensorRunOptions& options);
+
+/// Applies the outcomes of deferred nodes from what all shares found (in the order of the shares). Throws Error (internal) if a piece is
+/// missing.
+void apply_deferred(const TensorWork& work, const TensorDivision& division, const std::vector<DeferredTensor>& found,
+                    Comparison& comparison);
 
 }  // namespace msvis

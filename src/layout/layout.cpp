@@ -142,6 +142,9 @@ class Discovery {
     }
     std::sort(plan_.items.begin(), plan_.items.end(),
               [](const WorkItem& a, const WorkItem& b) { return std::pair(a.step, a.rank) < std::pair(b.step, b.rank); });
+    plan_.tensor_mode = options_.comparing() && std::any_of(plan_.items.begin(), plan_.items.end(), [](const WorkItem& item) {
+                          return item.tensor_bytes > 0 && layout::states_tensor_task(item.target);
+                        });
     return std::move(plan_);
   }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <fstream>
 #include <memory>
 #include <system_error>
 
@@ -124,6 +125,20 @@ std::uint64_t tensor_bytes(const fs::path& directory) {
     }
   }
   return sum;
+}
+
+bool states_tensor_task(const fs::path& directory) {
+  constexpr std::size_t enough = 4096;
+  std::error_code fault;
+  if (!fs::is_regular_file(directory / "dump.json", fault)) {
+    return false;  // reading from a pipe could wait for ever
+  }
+  std::ifstream file(directory / "dump.json", std::ios::binary);
+  std::string text(enough, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; });
+  return text.find("\"task\":\"tensor\"") != std::string::npos;
 }
 
 }  // namespace msvis::layout

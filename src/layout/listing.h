@@ -38,5 +38,8 @@ std::uint64_t json_bytes(const std::filesystem::path& directory);
 
 /// Sum of the sizes of the files in dump_tensor_data; 0 when there is none.
 std::uint64_t tensor_bytes(const std::filesystem::path& directory);
+/// Whether dump.json says near its beginning that its task is "tensor". A guess that only steers how the work is divided; false if
+/// unreadable.
+bool states_tensor_task(const std::filesystem::path& directory);
 
 }  // namespace msvis::layout

@@ -131,9 +131,18 @@ constexpr std::array counters{&Findings::target_nodes,
                               &Findings::tensors_compared,
                               &Findings::tensor_bytes};
 
-void count_nodes(Findings& findings, const Graph& target) {
-  findings.target_nodes = target.order.size();
-  for (const std::uint32_t index : target.order) {
+/// The target nodes that count, by node_order.
+std::vector<std::uint32_t> counted_nodes(const Graph& target, const std::vector<bool>* owned) {
+  std::vector<std::uint32_t> nodes = target.order;
+  if (owned != nullptr) {
+    std::erase_if(nodes, [owned](std::uint32_t index) { return !(*owned)[index]; });
+  }
+  return nodes;
+}
+
+void count_nodes(Findings& findings, const Graph& target, const std::vector<std::uint32_t>& nodes) {
+  findings.target_nodes = nodes.size();
+  for (const std::uint32_t index : nodes) {
     const Node& node = target.nodes[index];
     if (node.overflow != Overflow::none) {
       ++findings.overflow_levels[std::string(level_name(node.overflow))];
@@ -141,12 +150,15 @@ void count_nodes(Findings& findings, const Graph& target) {
   }
 }
 
-void count_matches(Findings& findings, const Graph& target, const Graph& golden) {
+void count_golden(Findings& findings, const Graph& golden) {
   findings.golden_nodes = golden.order.size();
   for (const std::uint32_t index : golden.order) {
     findings.golden_unmatched += golden.nodes[index].link == no_node ? 1U : 0U;
   }
-  for (const std::uint32_t index : target.order) {
+}
+
+void count_matches(Findings& findings, const Graph& target, const std::vector<std::uint32_t>& nodes) {
+  for (const std::uint32_t index : nodes) {
     const Node& node = target.nodes[index];
     ++(node.link == no_node ? findings.unmatched : findings.matched);
     if (node.type == NodeType::api_collection) {
@@ -225,14 +237,19 @@ Findings get_findings(ByteReader& in) {
   return findings;
 }
 
-Findings find_in_pair(const Graph& target, const Graph* golden, const Comparison* comparison, std::int64_t step, std::int64_t rank) {
+Findings find_in_pair(const Graph& target, const Graph* golden, const Comparison* comparison, std::int64_t step, std::int64_t rank,
+                      const std::vector<bool>* owned, bool with_golden) {
   Findings findings;
-  count_nodes(findings, target);
+  const std::vector<std::uint32_t> nodes = counted_nodes(target, owned);
+  count_nodes(findings, target, nodes);
   if (golden == nullptr || comparison == nullptr) {
     return findings;
   }
-  count_matches(findings, target, *golden);
-  findings.parameters_golden_only = comparison->golden_only_items;
+  count_matches(findings, target, nodes);
+  if (with_golden) {
+    count_golden(findings, *golden);
+    findings.parameters_golden_only = comparison->golden_only_items;
+  }
   std::vector<std::uint32_t> place(target.nodes.size(), 0);
   for (std::uint32_t order = 0; order < target.order.size(); ++order) {
     place[target.order[order]] = order;

@@ -55,7 +55,9 @@ void put(ByteWriter& out, const Findings& findings);
 Findings get_findings(ByteReader& in);
 
 /// Findings of one pair; `golden` and `comparison` are null in a build. Precision indices and overflow levels must be final.
-Findings find_in_pair(const Graph& target, const Graph* golden, const Comparison* comparison, std::int64_t step, std::int64_t rank);
+/// Of a shared item only the target nodes of `owned` are counted (null: all), and the golden side `with_golden` only.
+Findings find_in_pair(const Graph& target, const Graph* golden, const Comparison* comparison, std::int64_t step, std::int64_t rank,
+                      const std::vector<bool>* owned = nullptr, bool with_golden = true);
 
 /// Order of "worst": precision index, badness, then step, rank, node_order.
 bool is_worse(const NodeFinding& left, const NodeFinding& right);

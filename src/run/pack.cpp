@@ -58,6 +58,7 @@ std::string pack(const ItemResult& result) {
   out.put(result.micro_steps);
   out.put_all(result.links, put_link);
   put(out, result.findings);
+  out.put(result.deferred);
   out.put_all(result.warnings);
   return out.take();
 }
@@ -83,6 +84,7 @@ ItemResult unpack_item_result(std::string_view bytes) {
   result.micro_steps = in.get<std::int64_t>();
   result.links = in.get_all(get_link);
   result.findings = get_findings(in);
+  result.deferred = in.get_string();
   result.warnings = in.get_all([](ByteReader& reader) { return reader.get_string(); });
   return result;
 }
@@ -95,6 +97,9 @@ std::string pack(const WorkItem& item) {
   out.put(item.golden.native());
   out.put(item.json_bytes);
   out.put(item.tensor_bytes);
+  out.put(item.share);
+  out.put(item.shares);
+  out.put(item.deferred);
   return out.take();
 }
 
@@ -107,6 +112,9 @@ WorkItem unpack_work_item(std::string_view bytes) {
   item.golden = in.get_string();
   item.json_bytes = in.get<std::uint64_t>();
   item.tensor_bytes = in.get<std::uint64_t>();
+  item.share = in.get<std::uint32_t>();
+  item.shares = in.get<std::uint32_t>();
+  item.deferred = in.get_string();
   return item;
 }
 

@@ -1,5 +1,6 @@
 #include "run/run_item.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -63,7 +64,7 @@ class ItemRun {
   void emit() {
     const std::optional<CompareMode> mode = comparing() ? std::optional(comparison_.mode) : std::nullopt;
     encode(target_, comparing() ? &golden_ : nullptr, comparing() ? &comparison_ : nullptr, mode, Side::target);
-    if (comparing()) {
+    if (comparing() && leads()) {
       encode(golden_, &target_, nullptr, mode, Side::golden);
     }
   }
@@ -76,6 +77,9 @@ class ItemRun {
   }
 
   void note_graph(const Graph& graph, Side side) {
+    if (!leads()) {
+      return;  // another process says it
+    }
     for (std::size_t k = 0; k < graph.warnings.size(); ++k) {
       if (k == max_warnings) {
         warn(side, std::to_string(graph.warnings.size() - k) + " more warnings of this kind");
@@ -89,9 +93,8 @@ class ItemRun {
     }
   }
 
-  void match() {
+  void match(std::vector<std::string>& warnings) {
     const RunOptions& options = context_.options;
-    std::vector<std::string> warnings;
     if (options.fuzzy_match) {
       match_fuzzy(target_, golden_);
     } else if (options.layer_mapping) {
@@ -99,27 +102,56 @@ class ItemRun {
     } else {
       match_exact(target_, golden_);
     }
-    for (const std::string& warning : warnings) {
-      result_.warnings.push_back(item_name(item_) + ": " + warning);
-    }
   }
 
   void compare() {
     std::vector<std::string> warnings;
     const CompareMode mode = choose_mode(target_.dump, golden_.dump, context_.options.layer_mapping, warnings);
+    match(warnings);
     for (const std::string& warning : warnings) {
-      result_.warnings.push_back(item_name(item_) + ": " + warning);
+      if (leads()) {
+        result_.warnings.push_back(item_name(item_) + ": " + warning);
+      }
     }
-    match();
     comparison_ = compare_graphs(target_, golden_, mode, context_.options.compat);
     if (mode == CompareMode::tensor) {
-      const RunOptions& options = context_.options;
-      const TensorWork work = plan_tensor_work(comparison_, target_, golden_, options.compat, options.drop_cache);
-      run_tensor_work(work, comparison_, target_, {context_.tensor_threads, context_.tensor_log});
-      finish_tensor_comparison(comparison_, target_, golden_, options.compat);
+      compare_tensors();
+    } else if (item_.shares > 1) {
+      // Nothing to divide after all.
+      owned_.assign(target_.nodes.size(), item_.share == 0 && item_.deferred.empty());
     }
     result_.mode = mode;
   }
+
+  void compare_tensors() {
+    const RunOptions& options = context_.options;
+    const TensorWork work = plan_tensor_work(comparison_, target_, golden_, options.compat, options.drop_cache);
+    const TensorDivision division = divide_tensor_work(work, comparison_, target_, item_.shares, context_.tensor_threads);
+    std::uint32_t owner = item_.share;
+    if (item_.deferred.empty()) {
+      const auto deferred =
+          run_tensor_work(work, division, item_.share, comparison_, target_, {context_.tensor_threads, context_.tensor_log});
+      if (!deferred.empty()) {
+        result_.deferred = pack(deferred);
+      }
+    } else {
+      owner = TensorDivision::deferred;
+      apply_deferred(work, division, unpack_deferred_tensors(item_.deferred), comparison_);
+    }
+    if (item_.shares > 1) {
+      owned_.resize(target_.nodes.size());
+      for (std::uint32_t node = 0; node < target_.nodes.size(); ++node) {
+        owned_[node] = division.node_owner[node] == owner;
+      }
+      std::erase_if(comparison_.rows, [this](const NodeRows& rows) { return !owned_[rows.node]; });
+    }
+    finish_tensor_comparison(comparison_, target_, golden_, options.compat);
+  }
+
+  /// Whether this process gives the rows that belong to the item as a whole: the golden side, the stacks.
+  [[nodiscard]] bool leads() const { return item_.share == 0 && item_.deferred.empty(); }
+
+  [[nodiscard]] const std::vector<bool>* owned() const { return owned_.empty() ? nullptr : &owned_; }
 
   void classify(Graph& graph, Side side) {
     const std::uint64_t removed = classify_overflow(graph, context_.ignore_rules);
@@ -129,8 +161,8 @@ class ItemRun {
   }
 
   void summarize() {
-    result_.findings = comparing() ? find_in_pair(target_, &golden_, &comparison_, item_.step, item_.rank)
-                                   : find_in_pair(target_, nullptr, nullptr, item_.step, item_.rank);
+    result_.findings = comparing() ? find_in_pair(target_, &golden_, &comparison_, item_.step, item_.rank, owned(), leads())
+                                   : find_in_pair(target_, nullptr, nullptr, item_.step, item_.rank, nullptr, true);
     result_.record.target_nodes = result_.findings.target_nodes;
     result_.record.golden_nodes = result_.findings.golden_nodes;
     result_.record.matched_nodes = result_.findings.matched;
@@ -138,7 +170,10 @@ class ItemRun {
   }
 
   void encode(const Graph& graph, const Graph* other, const Comparison* comparison, std::optional<CompareMode> mode, Side side) {
-    encode_graph(graph, other, comparison, mode, side, item_.step, item_.rank, batch_bytes, sink_, context_.options.compat);
+    EncodeSelection selection;
+    selection.nodes = side == Side::target ? owned() : nullptr;
+    selection.stacks = leads();
+    encode_graph(graph, other, comparison, mode, side, item_.step, item_.rank, batch_bytes, sink_, context_.options.compat, selection);
     if (context_.link_ranks) {
       LinkOptions options;
       options.compat = context_.options.compat;
@@ -149,6 +184,9 @@ class ItemRun {
         options.world_ranks = world->second;
       }
       std::vector<LinkRecord> records = link_records(graph, side, item_.step, item_.rank, options);
+      if (selection.nodes != nullptr) {
+        std::erase_if(records, [&](const LinkRecord& record) { return !(*selection.nodes)[graph.order[record.node_order]]; });
+      }
       result_.links.insert(result_.links.end(), std::make_move_iterator(records.begin()), std::make_move_iterator(records.end()));
     }
   }
@@ -161,9 +199,37 @@ class ItemRun {
   Graph target_;
   Graph golden_;
   Comparison comparison_;
+  std::vector<bool> owned_;  ///< by target node, where the item is shared; empty: all
 };
 
 }  // namespace
+
+void ItemResult::join(const ItemResult& other) {
+  if (record.status != "done") {
+    return;
+  }
+  if (other.record.status != "done") {
+    *this = other;
+    return;
+  }
+  record.seconds = std::max(record.seconds, other.record.seconds);
+  findings.merge(other.findings);
+  record.target_nodes = findings.target_nodes;
+  record.golden_nodes = findings.golden_nodes;
+  record.matched_nodes = findings.matched;
+  record.compared_parameters = findings.parameters_compared;
+}
+
+std::string join_deferred(const std::vector<std::string>& of_shares) {
+  std::vector<DeferredTensor> all;
+  for (const std::string& bytes : of_shares) {
+    if (!bytes.empty()) {
+      std::vector<DeferredTensor> some = unpack_deferred_tensors(bytes);
+      all.insert(all.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
+    }
+  }
+  return all.empty() ? std::string() : pack(all);
+}
 
 ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink) {
   const auto start = std::chrono::steady_clock::now();

@@ -36,8 +36,11 @@ struct ItemResult {
   ItemRecord record;                ///< seconds included
   std::optional<CompareMode> mode;  ///< empty in a build or when the item failed
   std::int64_t micro_steps = 1;
-  std::vector<LinkRecord> links;      ///< empty without link_ranks
-  Findings findings;                  ///< counts, worst nodes, first divergence
+  std::vector<LinkRecord> links;  ///< empty without link_ranks
+  Findings findings;              ///< counts, worst nodes, first divergence
+  std::string deferred;           ///< of a share: what it found of nodes that no share owns; empty if there are none
+  /// Adds the result of another share of the same (step, rank). A failed share makes the whole fail.
+  void join(const ItemResult& other);
   std::vector<std::string> warnings;  ///< one sentence each, naming step, rank and side
 };
 
@@ -46,9 +49,13 @@ ItemResult unpack_item_result(std::string_view bytes);
 std::string pack(const WorkItem& item);
 WorkItem unpack_work_item(std::string_view bytes);
 
-/// Runs one item. Rows go to `sink` in batches of bounded size (it may block). A fault of the input does not throw: the result then
-/// has status "failed" and one line in record.error that names step, rank, side and file; no row was given to `sink`.
-/// What `sink` throws passes through.
+/// What the shares of one item found of deferred nodes, in the order of the shares, as the `deferred` of a work item that finishes them;
+/// empty if there is nothing to finish.
+std::string join_deferred(const std::vector<std::string>& of_shares);
+
+/// Runs one item, or a share of it. Rows go to `sink` in batches of bounded size (it may block). A fault of the input does not throw: the
+/// result then has status "failed" and one line in record.error that names step, rank, side and file; no row was given to `sink`. What
+/// `sink` throws passes through.
 ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink);
 
 }  // namespace msvis

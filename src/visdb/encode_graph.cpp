@@ -299,6 +299,25 @@ std::size_t row_bytes(const NodeRow& row) {
          row.output_data.size();
 }
 
+/// What is known of the tensor files of a node. Returns about the bytes added.
+std::size_t append_tensors(std::vector<TensorRow>& tensors, const Graph& graph, const NodeRows& rows) {
+  std::size_t bytes = 0;
+  for (const Row& row : rows.rows) {
+    if (row.tensor) {
+      TensorRow& tensor = tensors.emplace_back();
+      append_valid_utf8(tensor.node, graph.nodes[rows.node].name);
+      append_valid_utf8(tensor.parameter, graph.items[row.target_item].key);
+      tensor.skipped = row.tensor->skipped;
+      append_valid_utf8(tensor.reason, row.info);
+      tensor.shape = row.tensor->shape;
+      tensor.elements = row.tensor->elements;
+      tensor.metrics = row.tensor->metrics;
+      bytes += sizeof tensor + tensor.node.size() + tensor.parameter.size() + tensor.reason.size();
+    }
+  }
+  return bytes;
+}
+
 /// Array of the names of all direct children; empty text for a leaf.
 void append_children(std::string& out, const Graph& graph, const Node& node) {
   if (node.first_child == no_node) {
@@ -337,8 +356,8 @@ void append_way(std::string& out, const Graph& graph, std::uint32_t node, std::v
 }  // namespace
 
 void encode_graph(const Graph& graph, const Graph* other, const Comparison* comparison, std::optional<CompareMode> mode, Side side,
-                  std::int64_t step, std::int64_t rank, std::size_t batch_bytes, const std::function<void(RowBatch&&)>& sink,
-                  Compat compat) {
+                  std::int64_t step, std::int64_t rank, std::size_t batch_bytes, const std::function<void(RowBatch&&)>& sink, Compat compat,
+                  const EncodeSelection& selection) {
   DisplayRules rules;
   rules.keep_md5 = mode == CompareMode::md5;
   rules.keep_checksummed = rules.keep_md5 && compat == Compat::standard;
@@ -362,6 +381,9 @@ void encode_graph(const Graph& graph, const Graph* other, const Comparison* comp
   std::vector<std::uint32_t> sorted(graph.order.size());  // places in node_order
   std::iota(sorted.begin(), sorted.end(), 0U);
   const auto name_at = [&](std::uint32_t place) { return graph.nodes[graph.order[place]].name; };
+  if (selection.nodes != nullptr) {
+    std::erase_if(sorted, [&](std::uint32_t place) { return !(*selection.nodes)[graph.order[place]]; });
+  }
   std::sort(sorted.begin(), sorted.end(), [&](std::uint32_t left, std::uint32_t right) { return name_at(left) < name_at(right); });
 
   RowBatch batch;
@@ -384,6 +406,9 @@ void encode_graph(const Graph& graph, const Graph* other, const Comparison* comp
   };
 
   start_batch();
+  if (!selection.stacks) {
+    stacks.texts.clear();
+  }
   for (std::string& text : stacks.texts) {
     bytes += text.size() + sizeof text;
     batch.stacks.push_back(std::move(text));
@@ -421,6 +446,9 @@ void encode_graph(const Graph& graph, const Graph* other, const Comparison* comp
       display.append_items(row.output_data, graph, node.outputs_begin, node.items_end);
     }
     bytes += row_bytes(row);
+    if (rows != nullptr) {
+      bytes += append_tensors(batch.tensors, graph, *rows);
+    }
     flush_if_full();
   }
   if (!batch.nodes.empty() || !batch.stacks.empty()) {

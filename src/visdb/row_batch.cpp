@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "compare/tensor_files.h"
 #include "msvis/error.h"
 #include "msvis/visdb.h"
 
@@ -70,6 +71,28 @@ NodeRow get_row(ByteReader& in) {
   return row;
 }
 
+void put_tensor(ByteWriter& out, const TensorRow& row) {
+  out.put(row.node);
+  out.put(row.parameter);
+  out.put(row.skipped);
+  out.put(row.reason);
+  out.put_all(row.shape);
+  out.put(row.elements);
+  put(out, row.metrics);
+}
+
+TensorRow get_tensor(ByteReader& in) {
+  TensorRow row;
+  row.node = in.get_string();
+  row.parameter = in.get_string();
+  row.skipped = in.get_string();
+  row.reason = in.get_string();
+  row.shape = in.get_all([](ByteReader& reader) { return reader.get<std::uint64_t>(); });
+  row.elements = in.get<std::uint64_t>();
+  row.metrics = get_tensor_metrics(in);
+  return row;
+}
+
 /// As ByteReader::get_all, but the claimed count alone never makes it allocate much.
 template <typename Element, typename GetOne>
 std::vector<Element> get_list(ByteReader& in, GetOne&& get_one) {
@@ -96,6 +119,7 @@ std::string pack(const RowBatch& batch) {
   out.put(batch.first_stack);
   out.put_all(batch.stacks);
   out.put_all(batch.nodes, put_row);
+  out.put_all(batch.tensors, put_tensor);
   return out.take();
 }
 
@@ -115,6 +139,7 @@ RowBatch unpack_row_batch(std::string_view bytes) {
   batch.first_stack = in.get<std::uint32_t>();
   batch.stacks = get_list<std::string>(in, [](ByteReader& reader) { return reader.get_string(); });
   batch.nodes = get_list<NodeRow>(in, get_row);
+  batch.tensors = get_list<TensorRow>(in, get_tensor);
   if (!in.at_end()) {
     fail("there are bytes behind its end");
   }

@@ -83,6 +83,28 @@ CREATE TABLE msvis_item (
     error TEXT NOT NULL,
     PRIMARY KEY (step, rank)
 );
+CREATE TABLE msvis_tensor (
+    step INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    node_name TEXT NOT NULL,
+    parameter TEXT NOT NULL,
+    skipped TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    elements INTEGER NOT NULL,
+    bit_identical INTEGER NOT NULL,
+    worst_at TEXT,
+    worst_part TEXT,
+    worst_target REAL,
+    worst_golden REAL,
+    target_nan INTEGER NOT NULL,
+    target_positive_infinity INTEGER NOT NULL,
+    target_negative_infinity INTEGER NOT NULL,
+    target_zero INTEGER NOT NULL,
+    golden_nan INTEGER NOT NULL,
+    golden_positive_infinity INTEGER NOT NULL,
+    golden_negative_infinity INTEGER NOT NULL,
+    golden_zero INTEGER NOT NULL
+);
 )";
 
 constexpr std::array<const char*, 7> indexes{
@@ -148,6 +170,17 @@ std::string number_list(const std::vector<std::int64_t>& numbers) {
   return text + "]";
 }
 
+/// Coordinate of an element by its place in row-major order: `[2, 0, 5]`.
+std::string coordinate_text(std::uint64_t index, const std::vector<std::uint64_t>& shape) {
+  std::vector<std::int64_t> coordinate(shape.size());
+  for (std::size_t left = shape.size(); left > 0; --left) {
+    const std::uint64_t size = std::max<std::uint64_t>(shape[left - 1], 1);
+    coordinate[left - 1] = static_cast<std::int64_t>(index % size);
+    index /= size;
+  }
+  return number_list(coordinate);
+}
+
 std::uint64_t size_of(const NodeRow& row) {
   return row.name.size() + row.sub_nodes.size() + row.matched_node_link.size() + row.input_data.size() + row.output_data.size();
 }
@@ -161,6 +194,9 @@ struct VisDbWriter::Impl {
     node.emplace(*database, insert_node);
     stack.emplace(*database, "INSERT INTO tb_stack VALUES (?1, ?2)");
     link.emplace(*database, "UPDATE tb_nodes SET matched_distributed = ?2 WHERE id = ?1");
+    tensor.emplace(
+        *database,
+        "INSERT INTO msvis_tensor VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)");
     database->run("BEGIN");
   }
 
@@ -236,6 +272,8 @@ struct VisDbWriter::Impl {
     note_bytes(size_of(row));
   }
 
+  void insert(const TensorRow& row, std::int64_t step, std::int64_t rank);
+
   static std::string_view valid(const std::string& text, std::string& buffer) {
     if (is_valid_utf8(text)) {
       return text;
@@ -250,6 +288,7 @@ struct VisDbWriter::Impl {
   std::optional<sqlite::Statement> node;
   std::optional<sqlite::Statement> stack;
   std::optional<sqlite::Statement> link;
+  std::optional<sqlite::Statement> tensor;
   std::uint64_t rows = 0;
   std::uint64_t uncommitted = 0;
   // Buffers of add().
@@ -298,6 +337,9 @@ void VisDbWriter::add(const RowBatch& batch) {
   for (const NodeRow& row : batch.nodes) {
     impl.insert(row);
   }
+  for (const TensorRow& row : batch.tensors) {
+    impl.insert(row, batch.step, batch.rank);
+  }
 }
 
 void VisDbWriter::remove(std::int64_t step, std::int64_t rank) {
@@ -318,6 +360,42 @@ void VisDbWriter::remove(std::int64_t step, std::int64_t rank) {
       }
     }
   }
+  sqlite::Statement statement(*impl.database, "DELETE FROM msvis_tensor WHERE step = ?1 AND rank = ?2");
+  statement.bind(1, step);
+  statement.bind(2, rank);
+  statement.run();
+}
+
+void VisDbWriter::Impl::insert(const TensorRow& row, std::int64_t step, std::int64_t rank) {
+  const TensorMetrics& metrics = row.metrics;
+  const std::optional<WorstElement>& worst = metrics.worst;
+  const std::string at = worst ? coordinate_text(worst->index, row.shape) : std::string();
+  tensor->bind(1, step);
+  tensor->bind(2, rank);
+  tensor->bind(3, row.node);
+  tensor->bind(4, row.parameter);
+  tensor->bind(5, row.skipped);
+  tensor->bind(6, row.reason);
+  tensor->bind(7, static_cast<std::int64_t>(row.elements));
+  tensor->bind(8, std::int64_t{metrics.bit_identical ? 1 : 0});
+  if (worst) {
+    tensor->bind(9, at);
+    tensor->bind(10, worst->imaginary ? "imaginary" : "real");
+    tensor->bind(11, worst->target);
+    tensor->bind(12, worst->golden);
+  } else {
+    for (int column = 9; column <= 12; ++column) {
+      tensor->bind_null(column);
+    }
+  }
+  int column = 13;
+  for (const ValueCounts* counts : {&metrics.target_values, &metrics.golden_values}) {
+    for (const std::uint64_t count : {counts->nan, counts->positive_infinity, counts->negative_infinity, counts->zero}) {
+      tensor->bind(column++, static_cast<std::int64_t>(count));
+    }
+  }
+  tensor->run();
+  note_bytes(row.node.size() + row.parameter.size() + row.reason.size() + 64);
 }
 
 void VisDbWriter::set_link(const Link& link) {
@@ -385,6 +463,8 @@ std::filesystem::path VisDbWriter::finish(const RunConfig& config, const std::ve
   impl.node.reset();
   impl.stack.reset();
   impl.link.reset();
+  impl.tensor.reset();
+  impl.tensor.reset();
   database.run("COMMIT");
   database.close();
   return impl.file.publish();
