@@ -212,6 +212,9 @@ class Parser {
 
   /// End of the next piece of text: behind a token, near parsed_ + piece_. parsed_ itself if more text is needed first.
   std::size_t piece_end(bool final) {
+    if (!final && available_ - parsed_ < piece_) {
+      return parsed_;
+    }
     const std::size_t wanted = available_ - parsed_ > piece_ ? parsed_ + piece_ : available_;
     if (final && wanted == available_ && scanned_ <= parsed_) {
       return available_;
@@ -226,7 +229,12 @@ class Parser {
     if (line_break != nullptr) {
       return scanned_ = static_cast<std::size_t>(static_cast<const char*>(line_break) - text_) + 1;
     }
-    // Text without line breaks: look for a place outside of strings. What was looked at is remembered, so that a string that is longer
+    if (scanned_ == parsed_) {
+      if (const std::size_t cut = cut_by_quotes(wanted); cut != parsed_) {
+        return scanned_ = cut;
+      }
+    }
+    // Look for a place outside of strings. What was looked at is remembered, so that a string that is longer
     // than the piece is not walked again and again.
     std::size_t cut = parsed_;
     std::size_t at = scanned_;
@@ -263,6 +271,25 @@ class Parser {
       fail(text_ + parsed_, "holds a single text or number of more than 2 GiB", ErrorCategory::limit);
     }
     return final ? available_ : parsed_;
+  }
+
+  /// In text without escapes the number of quotes up to a place tells whether it is in a string. Returns the last place up to `wanted`
+  /// that is good for a cut; parsed_ if there is none or this can't tell.
+  [[nodiscard]] std::size_t cut_by_quotes(std::size_t wanted) const {
+    const char* begin = text_ + parsed_;
+    const char* end = text_ + wanted;
+    const std::size_t length = wanted - parsed_;
+    if (memchr(begin, '\\', length) != nullptr) {
+      return parsed_;
+    }
+    if (std::count(begin, end, '"') % 2 != 0) {
+      end = static_cast<const char*>(memrchr(begin, '"', length));
+    } else {
+      while (end != begin && is_word(end[-1])) {
+        --end;
+      }
+    }
+    return static_cast<std::size_t>(end - text_);
   }
 
   void parse_piece(std::size_t end, bool last) {
