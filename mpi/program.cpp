@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -173,9 +175,9 @@ class Program {
     int exit_code = exit_failed;
     try {
       prepare();
-      run_items();
-      link_ranks();
-      finish();
+      summary_.items_seconds = timed([this] { run_items(); });
+      summary_.links_seconds = timed([this] { link_ranks(); });
+      summary_.finish_seconds = timed([this] { finish(); });
       exit_code = tell_result();
     } catch (const AgreedError& error) {
       if (leads()) {
@@ -271,6 +273,7 @@ class Program {
 
   void prepare_output_and_plan() {
     output_.emplace(options_.output);
+    check_summary_path();
     plan_ = find_work(options_);
     if (plan_.items.empty()) {
       throw Error(ErrorCategory::path, "no (step, rank) pair was found; look at -tp, -gp and the selection of steps and ranks");
@@ -283,6 +286,21 @@ class Program {
     }
     for (const auto& dropped : plan_.dropped) {
       report_->warning(dropped);
+    }
+  }
+
+  // Before the work, not after it.
+  void check_summary_path() const {
+    if (options_.summary_json.empty()) {
+      return;
+    }
+    const std::string file = options_.summary_json.string();
+    const std::filesystem::path parent = options_.summary_json.parent_path();
+    const std::string place = access(file.c_str(), F_OK) == 0 ? file : parent.empty() ? "." : parent.string();
+    if (std::filesystem::is_directory(options_.summary_json) || access(place.c_str(), W_OK) != 0) {
+      throw Error(ErrorCategory::path,
+                  "the summary (--summary-json) can't be written there; name a file in an existing, writable directory",
+                  options_.summary_json);
     }
   }
 
@@ -370,6 +388,12 @@ class Program {
       if (leads()) {
         join_results();
         require_some_done();
+        for (const ItemResult& result : results_) {
+          if (result.record.status == "done") {
+            summary_.findings.merge(result.findings);
+          }
+        }
+        require_something_compared();
       }
     });
     agree(transport_, fault, "counting what was done");
@@ -534,6 +558,27 @@ class Program {
                     seconds_text(result.record.seconds));
   }
 
+  // Wall time of a stage.
+  template <typename Stage>
+  static double timed(Stage&& stage) {
+    const auto start = Clock::now();
+    stage();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  // A comparison that compared nothing must not pass for one that found no difference.
+  void require_something_compared() const {
+    const Findings& found = summary_.findings;
+    if (!options_.comparing() || options_.compat == Compat::reference || found.compared_something()) {
+      return;
+    }
+    throw Error(
+        ErrorCategory::mismatch,
+        "nothing was compared: " + std::to_string(found.target_nodes) + " target and " + std::to_string(found.golden_nodes) +
+            " golden nodes, " + std::to_string(found.matched) + " of them matched, no parameter on both sides" +
+            (found.matched < 2 ? "; if layers have other names on the two sides, try -lm or -fm" : "; look at the data of the dumps"));
+  }
+
   void require_some_done() const {
     const auto failed = static_cast<std::size_t>(
         std::count_if(results_.begin(), results_.end(), [](const ItemResult& result) { return result.record.status != "done"; }));
@@ -642,26 +687,52 @@ class Program {
     report_->tell_left_out();
     report_->info("Result: " + file_.string());
 
-    RunSummary summary;
-    summary.compare = options_.comparing();
-    for (const auto& result : results_) {
-      summary.items.push_back(result.record);
+    summary_.version = MSVIS_VERSION;
+    summary_.compare = options_.comparing();
+    if (options_.comparing()) {
+      summary_.mode = task_text(make_config().mode);
     }
-    summary.dropped = plan_.dropped;
-    summary.links = linked_nodes_;
-    summary.file = file_;
-    summary.seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-    summary.processes = transport_.processes();
-    summary.threads = all_threads_;
+    for (const auto& result : results_) {
+      summary_.items.push_back(result.record);
+    }
+    summary_.dropped = plan_.dropped;
+    summary_.links = linked_nodes_;
+    summary_.file = file_;
+    summary_.seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    summary_.processes = transport_.processes();
+    summary_.threads = all_threads_;
     const auto failed =
-        std::count_if(summary.items.begin(), summary.items.end(), [](const ItemRecord& record) { return record.status != "done"; });
+        std::count_if(summary_.items.begin(), summary_.items.end(), [](const ItemRecord& record) { return record.status != "done"; });
+    summary_.exit_code = failed > 0 ? exit_some_failed : finds_too_much() ? exit_found : exit_done;
+    const bool told = write_summary_json();
     report_->info(failed == 0 ? "Done" : "Done, but " + pairs_text(static_cast<std::size_t>(failed)) + " failed");
     report_->progress().set(100);
     report_->progress().finish();
-    const std::string text = summary_text(summary);
+    const std::string text = summary_text(summary_);
     std::fwrite(text.data(), 1, text.size(), stderr);
     std::fflush(stderr);
-    return failed == 0 ? exit_done : exit_some_failed;
+    return told ? summary_.exit_code : exit_failed;
+  }
+
+  [[nodiscard]] bool finds_too_much() const {
+    const Findings& found = summary_.findings;
+    return (options_.fail_on != FailOn::never && found.failed > 0) || (options_.fail_on == FailOn::warning && found.warned > 0);
+  }
+
+  // The result file is complete by now; a summary that can't be written still is an error.
+  bool write_summary_json() {
+    if (options_.summary_json.empty()) {
+      return true;
+    }
+    std::ofstream file(options_.summary_json, std::ios::binary | std::ios::trunc);
+    file << summary_json(summary_);
+    file.close();
+    if (file) {
+      return true;
+    }
+    report_->fatal("the summary could not be written to " + options_.summary_json.string() + " (" + std::strerror(errno) +
+                   "); the result is complete: " + file_.string());
+    return false;
   }
 
   // The page offers every step with every rank.
@@ -732,6 +803,7 @@ class Program {
   std::size_t first_open_part_ = 0;
   std::set<std::size_t> failed_items_;  // told already
   std::vector<ItemResult> results_;     // by item
+  RunSummary summary_;
   std::uint64_t linked_nodes_ = 0;
   std::time_t started_at_ = std::time(nullptr);
   std::filesystem::path file_;
@@ -790,6 +862,11 @@ int run_program(Transport& transport, int argc, const char* const* argv) {
     return exit_usage;
   }
   Program program(transport, *std::move(parsed.options));
+  if (auto* report = program.report()) {
+    for (const std::string& warning : parsed.warnings) {
+      report->important_warning(warning);
+    }
+  }
   try {
     return program.run();
   } catch (const std::exception& error) {

@@ -174,15 +174,16 @@ constexpr const char* kFooter =
     "  msvis-mpi -tp dumps/npu -o result --steps 0-3 --ranks 0,8        graphs of some steps and ranks of one dump\n"
     "  msvis-mpi -tp ms -gp pt -o result -lm mapping.yaml               MindSpore against PyTorch\n"
     "\n"
-    "Exit codes: 0 complete; 1 no result; 2 wrong usage; 3 complete, but some steps or ranks failed; 4 interrupted, the same\n"
-    "command resumes; 5 differences found (--fail-on); 130 interrupted, nothing to resume.";
+    "Exit codes: 0 complete; 1 no result (also when nothing could be compared); 2 wrong usage; 3 complete, but some steps or\n"
+    "ranks failed; 5 differences found (--fail-on); 130 interrupted.";
 
 /// The options as CLI11 sees them: values as text, checked by validators that speak of the option.
 struct Values {
   std::string target, golden, output, layer_mapping, file_type = "db";
   std::vector<std::string> rank_size, tp, pp, vpp, order;
   std::string compat = "standard", links = "standard", fail_on = "never";
-  std::string steps, ranks, threads = "0", ignore_rules, summary_json;
+  std::string steps, ranks, threads = "0", io_depth = "0", ignore_rules, summary_json;
+  bool drop_cache = false;
   bool overflow_check = false, fuzzy_match = false, tensor_log = false, progress_log = false;
 };
 
@@ -284,6 +285,12 @@ class CommandLine {
     text("--threads", values_.threads,
          "worker threads of each process; 0: the cores of the\nmachine divided by the processes on it (default: 0)", group, "N")
         ->check(is_thread_count());
+    text("--io-depth", values_.io_depth,
+         "pairs of tensor files that a process works on at once;\nmore than its threads hides slow storage (default: 0,\nas many as "
+         "threads)",
+         group, "N")
+        ->check(is_thread_count());
+    flag("--drop-cache", values_.drop_cache, "give the page cache of tensor files back, for a run\nbeside a training job", group);
     flag("--is_print_compare_log", values_.tensor_log, "a line on stderr for each compared tensor", group);
     flag("--is_print_progress_log", values_.progress_log, "progress lines for the viewer on stdout", group);
   }
@@ -386,6 +393,8 @@ RunOptions to_options(const Arguments& arguments, const Values& values) {
   options.compat = values.compat == "reference" ? Compat::reference : Compat::standard;
   options.links = values.links == "extended" ? LinkMode::extended : LinkMode::standard;
   options.threads = read_number<unsigned>(values.threads).value_or(0);
+  options.io_depth = read_number<unsigned>(values.io_depth).value_or(0);
+  options.drop_cache = values.drop_cache;
   options.steps = selection_of(values.steps);
   options.ranks = selection_of(values.ranks);
   options.ignore_rules = values.ignore_rules;

@@ -128,6 +128,7 @@ constexpr std::array counters{&Findings::target_nodes,
                               &Findings::parameters_compared,
                               &Findings::parameters_target_only,
                               &Findings::parameters_golden_only,
+                              &Findings::structures,
                               &Findings::tensors_compared,
                               &Findings::tensor_bytes};
 
@@ -139,6 +140,8 @@ std::vector<std::uint32_t> counted_nodes(const Graph& target, const std::vector<
   }
   return nodes;
 }
+
+constexpr std::array durations{&Findings::read_seconds, &Findings::compare_seconds, &Findings::encode_seconds};
 
 void count_nodes(Findings& findings, const Graph& target, const std::vector<std::uint32_t>& nodes) {
   findings.target_nodes = nodes.size();
@@ -197,6 +200,9 @@ void Findings::merge(const Findings& other) {
   for (const auto counter : counters) {
     this->*counter += other.*counter;
   }
+  for (const auto duration : durations) {
+    this->*duration += other.*duration;
+  }
   for (const auto& [reason, count] : other.tensors_skipped) {
     tensors_skipped[reason] += count;
   }
@@ -214,6 +220,9 @@ void put(ByteWriter& out, const Findings& findings) {
   for (const auto counter : counters) {
     out.put(findings.*counter);
   }
+  for (const auto duration : durations) {
+    out.put(findings.*duration);
+  }
   put_counts(out, findings.tensors_skipped);
   put_counts(out, findings.overflow_levels);
   out.put_all(findings.worst, put_node);
@@ -227,6 +236,9 @@ Findings get_findings(ByteReader& in) {
   Findings findings;
   for (const auto counter : counters) {
     findings.*counter = in.get<std::uint64_t>();
+  }
+  for (const auto duration : durations) {
+    findings.*duration = in.get<double>();
   }
   findings.tensors_skipped = get_counts(in);
   findings.overflow_levels = get_counts(in);
@@ -249,6 +261,7 @@ Findings find_in_pair(const Graph& target, const Graph* golden, const Comparison
   if (with_golden) {
     count_golden(findings, *golden);
     findings.parameters_golden_only = comparison->golden_only_items;
+    findings.structures = comparison->mode == CompareMode::structure ? 1 : 0;
   }
   std::vector<std::uint32_t> place(target.nodes.size(), 0);
   for (std::uint32_t order = 0; order < target.order.size(); ++order) {

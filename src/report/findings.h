@@ -42,12 +42,18 @@ struct Findings {
   std::uint64_t parameters_golden_only = 0;
   std::uint64_t tensors_compared = 0;
   std::uint64_t tensor_bytes = 0;                        ///< bytes of the tensor files compared, both sides
+  std::uint64_t structures = 0;                          ///< pairs compared by structure alone, where no parameter is expected
+  double read_seconds = 0;                               ///< work of all processes: dumps and graphs
+  double compare_seconds = 0;                            ///< matching, comparison, levels
+  double encode_seconds = 0;                             ///< rows, with the wait for the writer
   std::map<std::string, std::uint64_t> tensors_skipped;  ///< by reason
   std::map<std::string, std::uint64_t> overflow_levels;  ///< target nodes by level (-oc)
   std::vector<NodeFinding> worst;                        ///< at most max_worst, worst first; only warnings and errors
   std::optional<NodeFinding> first_divergence;
 
   static constexpr std::size_t max_worst = 10;
+  /// Whether a comparison compared anything at all.
+  [[nodiscard]] bool compared_something() const { return parameters_compared > 0 || (structures > 0 && matched > 0); }
   void merge(const Findings& other);
 };
 

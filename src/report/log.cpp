@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::string_view progress_mark = "PROGRESS: ";
 
-bool is_control(unsigned value) { return value < 0x20 || value == 0x7f; }
+bool is_control(unsigned value) {
+  return value < 0x20 || value == 0x7f;
+}
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') {
@@ -76,7 +78,9 @@ void Logger::line(LogLevel level, std::string_view text) {
   }
 }
 
-void Logger::protocol_line(std::string_view text) { write(LogLevel::info, text); }
+void Logger::protocol_line(std::string_view text) {
+  write(LogLevel::info, text);
+}
 
 void Logger::write(LogLevel level, std::string_view text) {
   std::string whole = time_text();

@@ -110,9 +110,13 @@ void Progress::error(std::string_view text) {
   }
 }
 
-void Progress::finish() { end(options_.error_pause); }
+void Progress::finish() {
+  end(options_.error_pause);
+}
 
-void Progress::finish_soon(std::chrono::milliseconds longest_pause) { end(std::min(longest_pause, options_.error_pause)); }
+void Progress::finish_soon(std::chrono::milliseconds longest_pause) {
+  end(std::min(longest_pause, options_.error_pause));
+}
 
 void Progress::end(std::chrono::milliseconds pause) {
   if (finished_) {

@@ -25,6 +25,14 @@ std::string_view side_name(Side side) {
   return side == Side::target ? "target" : "golden";
 }
 
+class Stopwatch {
+ public:
+  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 /// Where an item is when something goes wrong.
 struct Place {
   std::optional<Side> side;
@@ -44,11 +52,16 @@ class ItemRun {
 
   /// All that can fail; nothing has gone to the sink when it throws.
   void compute() {
+    const Stopwatch reading;
     target_ = read_graph(item_.target, Side::target, context_, place_);
     note_graph(target_, Side::target);
     if (comparing()) {
       golden_ = read_graph(item_.golden, Side::golden, context_, place_);
       note_graph(golden_, Side::golden);
+    }
+    const double read_seconds = reading.seconds();
+    const Stopwatch comparing_time;
+    if (comparing()) {
       compare();
     }
     result_.micro_steps = assign_micro_steps(target_, comparing() ? &golden_ : nullptr, context_.options.compat);
@@ -59,14 +72,18 @@ class ItemRun {
       }
     }
     summarize();
+    result_.findings.read_seconds = read_seconds;
+    result_.findings.compare_seconds = comparing_time.seconds();
   }
 
   void emit() {
+    const Stopwatch encoding;
     const std::optional<CompareMode> mode = comparing() ? std::optional(comparison_.mode) : std::nullopt;
     encode(target_, comparing() ? &golden_ : nullptr, comparing() ? &comparison_ : nullptr, mode, Side::target);
     if (comparing() && leads()) {
       encode(golden_, &target_, nullptr, mode, Side::golden);
     }
+    result_.findings.encode_seconds = encoding.seconds();
   }
 
  private:
@@ -232,7 +249,7 @@ std::string join_deferred(const std::vector<std::string>& of_shares) {
 }
 
 ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch whole;
   ItemResult result;
   result.record.step = item.step;
   result.record.rank = item.rank;
@@ -258,7 +275,7 @@ ItemResult run_item(const WorkItem& item, const RunContext& context, const std::
   if (computed) {
     run.emit();
   }
-  result.record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.record.seconds = whole.seconds();
   return result;
 }
 
