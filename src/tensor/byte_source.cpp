@@ -20,7 +20,7 @@ std::string system_text(int code) {
 
 }  // namespace
 
-std::string printable(std::string_view text, std::size_t max_length) {
+std::string one_line(std::string_view text, std::size_t max_length) {
   std::string out;
   for (const char c : text.substr(0, max_length)) {
     out += c >= ' ' && c <= '~' ? c : '?';

@@ -30,7 +30,7 @@ template <typename T>
 }
 
 /// Text of a file for a message: one line, printable ASCII, shortened.
-std::string printable(std::string_view text, std::size_t max_length = 80);
+std::string one_line(std::string_view text, std::size_t max_length = 80);
 
 class ByteSource {
  public:

@@ -33,7 +33,7 @@ class HeaderParser {
       } else if (key == "shape") {
         shape = parse_shape();
       } else {
-        fail("the unknown key " + printable(key));
+        fail("the unknown key " + one_line(key));
       }
       if (!accept(',')) {
         expect('}');
@@ -173,7 +173,7 @@ FileType file_type(std::string_view descr, const ByteSource& source, const ReadH
   if (code == "?") {
     return {DType::boolean, false};
   }
-  const std::string name = printable(descr);
+  const std::string name = one_line(descr);
   if (code == "V2" && order != '>') {
     if (dtype_from_name(hints.dtype) == DType::bfloat16) {
       return {DType::bfloat16, false};

@@ -378,14 +378,14 @@ std::filesystem::path resolve_data_name(const std::filesystem::path& directory, 
   const bool leaves = data_name.empty() || data_name == "." || data_name == ".." || data_name.find('/') != std::string_view::npos ||
                       data_name.find('\0') != std::string_view::npos;
   if (leaves) {
-    throw TensorError(TensorFault::bad_name, "the data_name '" + printable(data_name) + "' of dump.json is no plain file name", directory);
+    throw TensorError(TensorFault::bad_name, "the data_name '" + one_line(data_name) + "' of dump.json is no plain file name", directory);
   }
   if (compat == Compat::reference) {
     const bool allowed = std::all_of(data_name.begin(), data_name.end(), [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == ':' || c == '-';
     });
     if (!allowed || data_name.size() > reference_longest_name) {
-      throw TensorError(TensorFault::bad_name, "the data_name '" + printable(data_name) + "' of dump.json is not accepted", directory);
+      throw TensorError(TensorFault::bad_name, "the data_name '" + one_line(data_name) + "' of dump.json is not accepted", directory);
     }
   }
   return directory / data_name;

@@ -144,7 +144,7 @@ void check_byte_order(const ByteSource& source, const ZipDirectory& directory, s
     source.fail(TensorFault::refused, "was written on a big-endian machine; convert it to little endian");
   }
   if (order != "little") {
-    source.fail(TensorFault::damaged, "has the unknown byte order " + printable(order));
+    source.fail(TensorFault::damaged, "has the unknown byte order " + one_line(order));
   }
 }
 
@@ -172,11 +172,11 @@ TensorLayout read_zip_layout(const ByteSource& source, const ReadHints& hints) {
   const std::string record_name = "data/" + std::string(storage.key);
   const std::optional<ZipEntry> record = directory.find(folder, record_name);
   if (!record) {
-    source.fail(TensorFault::damaged, "has no record " + printable(record_name));
+    source.fail(TensorFault::damaged, "has no record " + one_line(record_name));
   }
   const std::uint64_t needed = storage_bytes(source, storage);
   if (record->size < needed) {
-    source.fail(TensorFault::damaged, "its record " + printable(record_name) + " has " + std::to_string(record->size) +
+    source.fail(TensorFault::damaged, "its record " + one_line(record_name) + " has " + std::to_string(record->size) +
                                           " bytes; its storage needs " + std::to_string(needed));
   }
   layout.storage_offset = directory.payload_offset(*record);
@@ -275,7 +275,7 @@ struct LegacyReader {
       }
       offset += bytes;
     }
-    source.fail(TensorFault::damaged, "has no data for its storage " + printable(wanted.key));
+    source.fail(TensorFault::damaged, "has no data for its storage " + one_line(wanted.key));
   }
 };
 

@@ -178,7 +178,7 @@ std::optional<NamedType> type_of_global(const PickleGlobal& global) {
 }
 
 std::string global_text(const PickleGlobal& global) {
-  return printable(global.module) + "." + printable(global.name);
+  return one_line(global.module) + "." + one_line(global.name);
 }
 
 [[noreturn]] void refuse_global(const PickleMachine& machine, const PickleGlobal& global) {
@@ -442,7 +442,7 @@ PickleValue TorchPickle::make_numpy_type(PickleMachine& machine, const std::vect
     machine.fail(TensorFault::damaged, "its pickle has a numpy dtype without a code");
   }
   const std::optional<DType> dtype = dtype_from_numpy(code.view());
-  numpy_types_.push_back({{dtype, dtype ? dtype_size(*dtype) : 0, "numpy " + printable(code.view())}, false});
+  numpy_types_.push_back({{dtype, dtype ? dtype_size(*dtype) : 0, "numpy " + one_line(code.view())}, false});
   return PickleMachine::make_object(tag_numpy_type, numpy_types_.size() - 1);
 }
 

@@ -172,7 +172,7 @@ std::optional<ZipEntry> ZipDirectory::find(std::string_view folder, std::string_
 }
 
 std::uint64_t ZipDirectory::payload_offset(const ZipEntry& entry) const {
-  const std::string name = printable(entry.name);
+  const std::string name = one_line(entry.name);
   if ((entry.flags & ZipEntry::encrypted_flag) != 0) {
     source_.fail(TensorFault::refused, "its record " + name + " is encrypted");
   }

@@ -472,6 +472,50 @@ inline std::string npy(std::string_view descr, const std::vector<std::int64_t>& 
       major);
 }
 
+/// A small file of each kind, with its suffix: what mutations and fuzzers start from.
+inline std::vector<std::pair<std::string, std::string>> seed_tensor_files() {
+  std::vector<std::pair<std::string, std::string>> files;
+  ZipOptions deflated;
+  deflated.deflate = true;
+  ZipOptions zip64;
+  zip64.zip64 = true;
+  for (const int protocol : {2, 4}) {
+    TorchSpec spec;
+    spec.size = {2, 3};
+    spec.stride = {6, 1};
+    spec.offset = 8;
+    for (int k = 0; k < 96; ++k) {
+      spec.storage += static_cast<char>(k);
+    }
+    spec.protocol = protocol;
+    files.emplace_back(".pt", torch_zip(spec));
+    files.emplace_back(".pt", torch_zip(spec, deflated));
+    files.emplace_back(".pt", torch_zip(spec, zip64));
+    files.emplace_back(".pt", torch_legacy(spec));
+    spec.wrap = TorchSpec::Wrap::parameter_with_state;
+    files.emplace_back(".pt", torch_zip(spec));
+    spec.wrap = TorchSpec::Wrap::from_type;
+    files.emplace_back(".pt", torch_legacy(spec));
+    spec.wrap = TorchSpec::Wrap::cpu_cast;
+    spec.cast = "float8_e4m3fn";
+    files.emplace_back(".pt", torch_zip(spec));
+    spec.wrap = TorchSpec::Wrap::none;
+    spec.dtype = DType::float8_e5m2;
+    spec.conjugate = spec.negate = true;
+    files.emplace_back(".pt", torch_zip(spec));
+    spec.dtype = DType::complex64;
+    spec.size = {4};
+    spec.stride = {1};
+    files.emplace_back(".pt", torch_zip(spec));
+  }
+  const std::string data(64, '\x01');
+  files.emplace_back(".npy", npy("<f4", {4, 4}, false, data));
+  files.emplace_back(".npy", npy(">c8", {2, 4}, true, data, 2));
+  files.emplace_back(".npy", npy("|V2", {32}, false, data, 3));
+  files.emplace_back(".npy", npy("|b1", {}, false, data));
+  return files;
+}
+
 inline std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }

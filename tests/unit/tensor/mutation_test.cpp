@@ -9,34 +9,9 @@ namespace {
 
 std::vector<std::string> seed_files() {
   std::vector<std::string> files;
-  ZipOptions deflated;
-  deflated.deflate = true;
-  ZipOptions zip64;
-  zip64.zip64 = true;
-  for (const int protocol : {2, 4}) {
-    TorchSpec spec = float_view(24, {2, 3}, {6, 1}, 8);
-    spec.protocol = protocol;
-    files.push_back(torch_zip(spec));
-    files.push_back(torch_zip(spec, deflated));
-    files.push_back(torch_zip(spec, zip64));
-    files.push_back(torch_legacy(spec));
-    spec.wrap = TorchSpec::Wrap::parameter_with_state;
-    files.push_back(torch_zip(spec));
-    spec.wrap = TorchSpec::Wrap::from_type;
-    files.push_back(torch_legacy(spec));
-    spec.wrap = TorchSpec::Wrap::cpu_cast;
-    spec.cast = "float8_e4m3fn";
-    files.push_back(torch_zip(spec));
+  for (auto& [suffix, bytes] : seed_tensor_files()) {
+    files.push_back(std::move(bytes));
   }
-  TorchSpec narrow = float_view(4, {4}, {1});
-  narrow.dtype = DType::float8_e5m2;
-  narrow.size = {16};
-  narrow.conjugate = narrow.negate = true;
-  files.push_back(torch_zip(narrow));
-  const std::string data(64, '\x01');
-  files.push_back(npy("<f4", {4, 4}, false, data));
-  files.push_back(npy(">c8", {2, 4}, true, data, 2));
-  files.push_back(npy("|V2", {32}, false, data, 3));
   return files;
 }
 
