@@ -33,8 +33,6 @@ constexpr std::array kSpecs{
     OptionSpec{"", "--threads", Arity::one, false},
     OptionSpec{"", "--io-depth", Arity::one, false},
     OptionSpec{"", "--drop-cache", Arity::flag, false},
-    OptionSpec{"", "--io-depth", Arity::one, false},
-    OptionSpec{"", "--drop-cache", Arity::flag, false},
     OptionSpec{"", "--ignore-rules", Arity::one, false},
     OptionSpec{"", "--summary-json", Arity::one, false},
     OptionSpec{"", "--fail-on", Arity::one, false},

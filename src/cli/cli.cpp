@@ -19,7 +19,7 @@ using cli::Arguments;
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
-constexpr unsigned kMostThreads = 4096;
+constexpr unsigned kLargestCount = 4096;  // of threads, of pairs of tensor files in work
 
 /// Ends the parsing: what to print and how the program ends.
 struct Stop {
@@ -108,12 +108,12 @@ CLI::Validator is_selection() {
           "", ""};
 }
 
-CLI::Validator is_thread_count() {
-  return {[](const std::string& text) {
+CLI::Validator is_count(const std::string& what, const std::string& meaning_of_zero) {
+  return {[what, meaning_of_zero](const std::string& text) {
             const auto count = read_number<unsigned>(text);
-            return count && *count <= kMostThreads ? std::string()
-                                                   : printable(text) + " is no number of threads; give 1 to " +
-                                                         std::to_string(kMostThreads) + ", or 0 for a share of the cores";
+            return count && *count <= kLargestCount ? std::string()
+                                                    : printable(text) + " is no number of " + what + "; give 1 to " +
+                                                          std::to_string(kLargestCount) + ", or 0 for " + meaning_of_zero;
           },
           "", ""};
 }
@@ -284,12 +284,12 @@ class CommandLine {
     text("--ranks", values_.ranks, "ranks to work on, such as 0,8-15 (default: all)", group, "LIST")->check(is_selection());
     text("--threads", values_.threads,
          "worker threads of each process; 0: the cores of the\nmachine divided by the processes on it (default: 0)", group, "N")
-        ->check(is_thread_count());
+        ->check(is_count("threads", "a share of the cores"));
     text("--io-depth", values_.io_depth,
          "pairs of tensor files that a process works on at once;\nmore than its threads hides slow storage (default: 0,\nas many as "
          "threads)",
          group, "N")
-        ->check(is_thread_count());
+        ->check(is_count("pairs of files", "as many as threads"));
     flag("--drop-cache", values_.drop_cache, "give the page cache of tensor files back, for a run\nbeside a training job", group);
     flag("--is_print_compare_log", values_.tensor_log, "a line on stderr for each compared tensor", group);
     flag("--is_print_progress_log", values_.progress_log, "progress lines for the viewer on stdout", group);

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cli/arguments.h"
 #include "cli/cli.h"
 
 namespace msvis {
@@ -53,6 +56,8 @@ TEST(CommandLine, DefaultsOfTheSmallestCall) {
   EXPECT_EQ(options.compat, Compat::standard);
   EXPECT_EQ(options.links, LinkMode::standard);
   EXPECT_EQ(options.threads, 0U);
+  EXPECT_EQ(options.io_depth, 0U);
+  EXPECT_FALSE(options.drop_cache);
   EXPECT_TRUE(options.steps.all() && options.ranks.all());
   EXPECT_TRUE(options.ignore_rules.empty() && options.summary_json.empty());
   EXPECT_EQ(options.fail_on, FailOn::never);
@@ -198,10 +203,13 @@ TEST(CommandLine, UnknownAndStrayWords) {
 }
 
 TEST(CommandLine, OwnOptions) {
-  const RunOptions options = good(parse_with({"--compat=reference", "--threads", "3", "--links=extended", "--ignore-rules", "r.json",
-                                              "--summary-json=s.json", "--fail-on", "warning", "--steps", "0,2-5", "--ranks=7"}));
+  const RunOptions options =
+      good(parse_with({"--compat=reference", "--threads", "3", "--io-depth=64", "--drop-cache", "--links=extended", "--ignore-rules",
+                       "r.json", "--summary-json=s.json", "--fail-on", "warning", "--steps", "0,2-5", "--ranks=7"}));
   EXPECT_EQ(options.compat, Compat::reference);
   EXPECT_EQ(options.threads, 3U);
+  EXPECT_EQ(options.io_depth, 64U);
+  EXPECT_TRUE(options.drop_cache);
   EXPECT_EQ(options.links, LinkMode::extended);
   EXPECT_EQ(options.ignore_rules, "r.json");
   EXPECT_EQ(options.summary_json, "s.json");
@@ -222,6 +230,8 @@ TEST(CommandLine, BadValuesOfOwnOptions) {
   for (const char* threads : {"-1", "x", "1.5", "4097", "99999999999999999999", "2 "}) {
     expect_error(parse_with({"--threads", threads}), "--threads: ");
   }
+  expect_error(parse_with({"--io-depth", "-1"}), "--io-depth: '-1' is no number of pairs of files");
+  expect_error(parse_with({"--drop-cache=yes"}), "--drop-cache takes no value");
   expect_error(parse_with({"--threads="}), "--threads: the value is empty");
   expect_error(parse_with({"--ignore-rules", ""}), "--ignore-rules: the value is empty");
 }
@@ -299,6 +309,8 @@ TEST(CommandLine, Help) {
                              "--steps",
                              "--ranks",
                              "--threads",
+                             "--io-depth",
+                             "--drop-cache",
                              "--ignore-rules",
                              "--summary-json",
                              "--fail-on",
@@ -310,6 +322,15 @@ TEST(CommandLine, Help) {
     }
   }
   EXPECT_EQ(parse({"-tp", "-h"}).exit_code, 0) << "a value does not begin with a dash, so this asks for help";
+}
+
+TEST(CommandLine, EveryOptionIsReadOnceAndInTheHelp) {
+  const std::string help = parse({"--help"}).text;
+  std::set<std::string_view> names;
+  for (const cli::OptionSpec& spec : cli::option_specs()) {
+    EXPECT_TRUE(names.insert(spec.long_name).second) << spec.long_name;
+    EXPECT_THAT(help, HasSubstr(std::string(spec.long_name)));
+  }
 }
 
 TEST(CommandLine, Version) {
