@@ -135,7 +135,8 @@ class ItemRun {
       compare_tensors();
     } else if (item_.shares > 1) {
       // Nothing to divide after all.
-      owned_.assign(target_.nodes.size(), item_.share == 0 && item_.deferred.empty());
+      owned_.assign(target_.nodes.size(), leads());
+      drop_foreign_rows();
     }
     result_.mode = mode;
   }
@@ -160,9 +161,13 @@ class ItemRun {
       for (std::uint32_t node = 0; node < target_.nodes.size(); ++node) {
         owned_[node] = division.node_owner[node] == owner;
       }
-      std::erase_if(comparison_.rows, [this](const NodeRows& rows) { return !owned_[rows.node]; });
+      drop_foreign_rows();
     }
     finish_tensor_comparison(comparison_, target_, golden_, options.compat);
+  }
+
+  void drop_foreign_rows() {
+    std::erase_if(comparison_.rows, [this](const NodeRows& rows) { return !owned_[rows.node]; });
   }
 
   /// Whether this process gives the rows that belong to the item as a whole: the golden side, the stacks.

@@ -10,7 +10,6 @@
 
 #include "report/log.h"
 #include "report/progress.h"
-#include "report/summary.h"
 
 namespace msvis {
 namespace {
@@ -243,52 +242,6 @@ TEST(ProgressDeathTest, ACrashPrintsBothLinesAndRemovesThePartialFile) {
       },
       testing::KilledBySignal(SIGSEGV), R"("process_running": true.*\n?.*"process_running": false)");
   EXPECT_NE(access(file.c_str(), F_OK), 0);
-}
-
-ItemRecord item(std::int64_t rank, const char* status, const char* error = "") {
-  ItemRecord record;
-  record.step = 2;
-  record.rank = rank;
-  record.status = status;
-  record.error = error;
-  record.target_nodes = 100;
-  record.golden_nodes = 90;
-  record.matched_nodes = 80;
-  record.compared_parameters = 70;
-  return record;
-}
-
-TEST(Summary, CountsWhatWasDoneAndNamesWhatWasNot) {
-  RunSummary summary;
-  summary.compare = true;
-  summary.items = {item(0, "done"), item(1, "failed", "no construct.json\nat all"), item(2, "done")};
-  summary.dropped = {"step 3 is only in the golden dump"};
-  summary.links = 5;
-  summary.file = "/out/compare_20260131165353.vis.db";
-  summary.seconds = 1.26;
-  summary.processes = 2;
-  summary.threads = 3;
-  const auto text = summary_text(summary);
-  EXPECT_THAT(text, HasSubstr("Compared 2 (step, rank) pairs, 1 failed\n"));
-  EXPECT_THAT(text, HasSubstr("step 2 rank 1: no construct.json_at all\n"));
-  EXPECT_THAT(text, HasSubstr("Left out (1):\n  step 3 is only in the golden dump\n"));
-  EXPECT_THAT(text, HasSubstr("200 target, 180 golden, 160 matched; 140 parameters compared\n"));
-  EXPECT_THAT(text, HasSubstr("Communication links: 5\n"));
-  EXPECT_THAT(text, HasSubstr("1.3 s with 2 processes, 3 worker threads\n"));
-  EXPECT_TRUE(text.ends_with("Result: /out/compare_20260131165353.vis.db\n"));
-}
-
-TEST(Summary, LongListsAreCut) {
-  RunSummary summary;
-  for (int rank = 0; rank < 30; ++rank) {
-    summary.items.push_back(item(rank, "failed", "broken"));
-  }
-  const auto text = summary_text(summary);
-  EXPECT_THAT(text, HasSubstr("Built 0 (step, rank) pairs, 30 failed\n"));
-  EXPECT_THAT(text, HasSubstr("rank 19: broken\n"));
-  EXPECT_THAT(text, Not(HasSubstr("rank 20: broken\n")));
-  EXPECT_THAT(text, HasSubstr("... and 10 more\n"));
-  EXPECT_THAT(text, HasSubstr("No result file was written\n"));
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ TEST(VisDbWriter, RunTables) {
           "SELECT step, rank, status, seconds, target_nodes, golden_nodes, matched_nodes, compared_parameters, error FROM msvis_item"),
       ElementsAre(ElementsAre("0", "0", "done", "1.5", "3", "3", "2", "1", "")));
   EXPECT_EQ(single_value(file, "SELECT group_concat(name) FROM (SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name)"),
-            "msvis_item,msvis_run,tb_config,tb_nodes,tb_stack");
+            "msvis_item,msvis_run,msvis_tensor,tb_config,tb_nodes,tb_stack");
   EXPECT_EQ(single_value(file, "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"), "0");
 }
 
