@@ -1,3 +1,5 @@
+#include "match/layer_mapping.h"
+
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
@@ -5,9 +7,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -17,7 +17,6 @@
 
 #include "base/printable.h"
 #include "graph/names.h"
-#include "match/match.h"
 #include "msvis/error.h"
 
 namespace msvis {
@@ -109,7 +108,14 @@ class MappingReader final : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
 
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { take_scalar(mark, anchor, Scalar{"", "null"}); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    // Where nothing is written, the mark is that of what comes next; the line of the key is nearer.
+    YAML::Mark place = mark;
+    if (((depth_ == 1 && class_name_) || (depth_ == 2 && key_)) && !mark.is_null()) {
+      place.line = std::min(place.line, key_mark_line_);
+    }
+    take_scalar(place, anchor, Scalar{"", "null"});
+  }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     Scalar scalar{value, nullptr};
@@ -217,12 +223,14 @@ class MappingReader final : public YAML::EventHandler {
         refuse(mark, "the class name is empty");
       }
       class_name_ = std::move(scalar.text);
+      key_mark_line_ = mark.line;
       return;
     }
     std::string path = attribute_path(mark, scalar.text);
     if (!key_) {
       key_ = std::move(path);
       key_line_ = line_of(mark);
+      key_mark_line_ = mark.line;
       return;
     }
     add_rule(mark, *key_, path);
@@ -290,6 +298,7 @@ class MappingReader final : public YAML::EventHandler {
   std::optional<std::string> class_name_;
   std::optional<std::string> key_;
   int key_line_ = 0;
+  int key_mark_line_ = 0;  ///< of the last class name or key, as the parser counts
   Section section_;
   YAML::anchor_t section_anchor_ = 0;
   std::map<std::string, Section, std::less<>> sections_;
@@ -299,6 +308,29 @@ class MappingReader final : public YAML::EventHandler {
   std::size_t rules_ = 0;
   std::size_t bytes_ = 0;
 };
+
+/// Takes any document.
+class Ignore final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnAlias(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnScalar(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/, const std::string& /*value*/) override {}
+  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                       YAML::EmitterStyle::value /*style*/) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                  YAML::EmitterStyle::value /*style*/) override {}
+  void OnMapEnd() override {}
+};
+
+void read_events(std::string text, YAML::EventHandler& handler) {
+  std::istringstream stream{std::move(text)};
+  YAML::Parser parser(stream);
+  while (parser.HandleNextDocument(handler)) {
+  }
+}
 
 /// Length of the UTF-8 character at the beginning of a text that is not empty; 0 if there is none.
 std::size_t utf8_length(std::string_view text) {
@@ -383,9 +415,11 @@ LayerMapping LayerMapping::parse(std::string_view text, const std::filesystem::p
   check_characters(text, name);
   MappingReader reader(name);
   try {
-    std::istringstream stream{std::string(text)};
-    YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(reader)) {
+    read_events(std::string(text), reader);
+    if (text.find('\'') != std::string_view::npos) {
+      // The parser lets a text in single quotes end with the file; the mark of a document's end is an error inside quotes.
+      Ignore ignore;
+      read_events(std::string(text) + "\n...\n", ignore);
     }
   } catch (const YAML::Exception& error) {
     fail(ErrorCategory::format, name, line_of(error.mark), "no valid YAML: " + error.msg);

@@ -1,5 +1,6 @@
 #include "match/match.h"
 
+#include <algorithm>
 #include <deque>
 #include <unordered_map>
 #include <utility>

@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "match/match.h"
+#include "match/layer_mapping.h"
 #include "match/record_scope.h"
+#include "msvis/graph.h"
 
 namespace msvis {
 

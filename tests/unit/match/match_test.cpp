@@ -268,7 +268,7 @@ TEST_F(Mapped, DeepTreesNeedNoStack) {
   Construct chain;
   std::string name = "Module.m";
   std::string parent;
-  for (int level = 0; level < 3000; ++level) {
+  for (int level = 0; level < 1000; ++level) {
     name += ".m";
     chain.push_back({name + ".M.forward.0", parent});
     parent = chain.back().first;
