@@ -612,6 +612,26 @@ class Program {
         report_->warning("some communication nodes stay without link: " + fault);
       }
       report_->info("Linked " + std::to_string(result.links) + " communication nodes");
+      warn_of_unequal_counts();
+    }
+  }
+
+  // Ranks that use a group unequally often shift each other's pairs.
+  void warn_of_unequal_counts() {
+    std::map<std::int64_t, std::vector<GroupCount>> by_step;
+    std::map<std::int64_t, std::vector<std::int64_t>> ranks;
+    for (ItemResult& result : results_) {
+      if (result.record.status == "done") {
+        auto& counts = by_step[result.record.step];
+        counts.insert(counts.end(), std::make_move_iterator(result.group_counts.begin()),
+                      std::make_move_iterator(result.group_counts.end()));
+        ranks[result.record.step].push_back(result.record.rank);
+      }
+    }
+    for (auto& [step, counts] : by_step) {
+      for (const std::string& warning : group_count_warnings(std::move(counts), ranks[step])) {
+        report_->warning(warning);
+      }
     }
   }
 

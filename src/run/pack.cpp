@@ -14,6 +14,7 @@ void put_link(ByteWriter& out, const LinkRecord& record) {
   out.put(record.kind);
   out.put(record.is_root);
   out.put(record.sends);
+  out.put(record.assumed_root);
   out.put(record.index);
   out.put(record.node_order);
   out.put(record.operation);
@@ -31,12 +32,35 @@ LinkRecord get_link(ByteReader& in) {
   record.kind = in.get<LinkKind>();
   record.is_root = in.get<bool>();
   record.sends = in.get<bool>();
+  record.assumed_root = in.get<bool>();
   record.index = in.get_string();
   record.node_order = in.get<std::uint32_t>();
   record.operation = in.get<std::uint32_t>();
   record.name = in.get_string();
   record.group_ranks = in.get_all([](ByteReader& reader) { return reader.get<std::int64_t>(); });
   return record;
+}
+
+void put_count(ByteWriter& out, const GroupCount& count) {
+  out.put(count.side);
+  out.put(count.step);
+  out.put(count.rank);
+  out.put(count.group_id);
+  out.put(count.api);
+  out.put_all(count.group_ranks);
+  out.put(count.count);
+}
+
+GroupCount get_count(ByteReader& in) {
+  GroupCount count;
+  count.side = in.get<Side>();
+  count.step = in.get<std::int64_t>();
+  count.rank = in.get<std::int64_t>();
+  count.group_id = in.get_string();
+  count.api = in.get_string();
+  count.group_ranks = in.get_all([](ByteReader& reader) { return reader.get<std::int64_t>(); });
+  count.count = in.get<std::uint64_t>();
+  return count;
 }
 
 }  // namespace
@@ -57,6 +81,7 @@ std::string pack(const ItemResult& result) {
   out.put(result.mode.value_or(CompareMode::summary));
   out.put(result.micro_steps);
   out.put_all(result.links, put_link);
+  out.put_all(result.group_counts, put_count);
   put(out, result.findings);
   out.put(result.deferred);
   out.put_all(result.warnings);
@@ -83,6 +108,7 @@ ItemResult unpack_item_result(std::string_view bytes) {
   }
   result.micro_steps = in.get<std::int64_t>();
   result.links = in.get_all(get_link);
+  result.group_counts = in.get_all(get_count);
   result.findings = get_findings(in);
   result.deferred = in.get_string();
   result.warnings = in.get_all([](ByteReader& reader) { return reader.get_string(); });

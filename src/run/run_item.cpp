@@ -205,6 +205,11 @@ class ItemRun {
       if (world != context_.world_ranks.end()) {
         options.world_ranks = world->second;
       }
+      if (leads()) {
+        std::vector<GroupCount> counts = group_counts(graph, side, item_.step, item_.rank, options);
+        result_.group_counts.insert(result_.group_counts.end(), std::make_move_iterator(counts.begin()),
+                                    std::make_move_iterator(counts.end()));
+      }
       std::vector<LinkRecord> records = link_records(graph, side, item_.step, item_.rank, options);
       if (selection.nodes != nullptr) {
         std::erase_if(records, [&](const LinkRecord& record) { return !(*selection.nodes)[graph.order[record.node_order]]; });
