@@ -26,6 +26,7 @@ struct ChunkSums {
   std::uint32_t below_five_thousandths;
   std::uint32_t target_zero;
   std::uint32_t golden_zero;
+  std::uint32_t far_apart;  ///< only from the `close` kernels: pairs that they must treat singly
   // Only from the masked kernels; otherwise zero.
   std::uint32_t target_nan;
   std::uint32_t target_positive_infinity;
@@ -45,10 +46,15 @@ using SameKernel = void (*)(const void* both, std::size_t count, ChunkSums& sums
 using ToFloat = void (*)(const void* numbers, std::size_t count, float* out);
 using ToDouble = void (*)(const void* numbers, std::size_t count, double* out);
 
-/// Kernels for inputs that are read as they are.
+/// Kernels for inputs that are read as they are. Whether an input is NaN or infinite shows in the squares, which are then not finite; all
+/// other results are void in that case.
 struct Kernels {
-  PairKernel pair;  ///< squares are not finite if an input is not; all results are void then
-  SameKernel same;  ///< the same
+  PairKernel pair;
+  /// The same for float32 and narrower, but faster where the sides are close to each other, in which case their difference is a float32,
+  /// without rounding. The sums are others (see kernel_impl.h): dot and golden_squares are exact enough only if golden_squares is not much
+  /// smaller than target_squares; if it is, use `pair`. Null for float64.
+  PairKernel close;
+  SameKernel same;
 };
 
 struct KernelTable {

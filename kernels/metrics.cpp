@@ -61,6 +61,9 @@ class Pair {
   [[nodiscard]] std::size_t numbers_per_element() const { return numbers_per_element_; }
   [[nodiscard]] std::size_t chunk_elements() const { return chunk_numbers / numbers_per_element_; }
 
+  /// To be called at the start of each block: how sums are computed depends on the chunks before, but only on those of the block.
+  void begin_block() { far_apart_ = false; }
+
   /// Sums of `elements` <= chunk_elements() elements from `first` on. Returns whether both sides have the same bits.
   bool sum(std::size_t first, std::size_t elements, ChunkSums& sums) {
     const unsigned char* target = raw(target_, first, elements, swapped_target_);
@@ -72,7 +75,16 @@ class Pair {
     if (same) {
       kernel.same(target_numbers, numbers, sums);
     } else {
-      kernel.pair(target_numbers, direct_ != nullptr ? golden : converted(golden_, golden, elements, golden_buffer_), numbers, sums);
+      const void* golden_numbers = direct_ != nullptr ? golden : converted(golden_, golden, elements, golden_buffer_);
+      bool done = false;
+      if (kernel.close != nullptr && !far_apart_) {
+        kernel.close(target_numbers, golden_numbers, numbers, sums);
+        far_apart_ = sums.far_apart > numbers / 64;
+        done = !(sums.golden_squares < sums.target_squares / 4);
+      }
+      if (!done) {
+        kernel.pair(target_numbers, golden_numbers, numbers, sums);
+      }
     }
     if (!std::isfinite(sums.target_squares) || !std::isfinite(sums.golden_squares)) {
       // NaN, infinities, or float64 numbers whose squares overflow.
@@ -208,6 +220,7 @@ class Pair {
   Side target_;
   Side golden_;
   const kernels::Kernels* direct_;
+  bool far_apart_ = false;  ///< many numbers of the block differ by much, so that the `close` kernels don't pay
   alignas(64) Buffer target_buffer_;
   alignas(64) Buffer golden_buffer_;
   alignas(64) RawBuffer swapped_target_;
@@ -222,6 +235,7 @@ Sums sum_block(Pair& pair, std::size_t first, std::size_t elements, double locat
   std::size_t worst_chunk = 0;
   std::size_t chunk = 0;
   const std::size_t chunk_elements = pair.chunk_elements();
+  pair.begin_block();
   for (std::size_t begin = 0; begin < elements; begin += chunk_elements, ++chunk) {
     ChunkSums part;
     const bool same = pair.sum(first + begin, std::min(chunk_elements, elements - begin), part);

@@ -19,6 +19,7 @@
 #include "kernels/number_formats.h"
 
 #define MSVIS_INLINE __attribute__((always_inline)) inline
+#define MSVIS_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace msvis::kernels {
 namespace {
@@ -31,6 +32,7 @@ struct Isa {
   using Double = double;
   static constexpr std::size_t float_width = 1;
   static constexpr std::size_t double_width = 1;
+  static constexpr std::size_t columns_per_pass = 1;
   struct Wide {
     double part[1];
   };
@@ -60,6 +62,8 @@ struct Isa {
     return value;
   }
   static MSVIS_INLINE float load_bfloat16(const unsigned char* at) { return float_from_bfloat16(load_16(at)); }
+  static MSVIS_INLINE float load_even_bfloat16(const unsigned char* at) { return float_from_bfloat16(load_16(at)); }
+  static MSVIS_INLINE float load_odd_bfloat16(const unsigned char* at) { return float_from_bfloat16(load_16(at + 2)); }
   static MSVIS_INLINE float load_float16(const unsigned char* at) { return float_from_half(load_16(at)); }
   static MSVIS_INLINE void store(float value, float* at) { *at = value; }
   static MSVIS_INLINE void store(double value, double* at) { *at = value; }
@@ -75,6 +79,14 @@ struct Isa {
   static MSVIS_INLINE T select(bool mask, T a, T b) {
     return mask ? a : b;
   }
+  template <typename T>
+  static MSVIS_INLINE bool less(T a, T b) {
+    return a < b;
+  }
+  template <typename T>
+  static MSVIS_INLINE bool equal(T a, T b) {
+    return a == b;
+  }
   static MSVIS_INLINE bool all(bool mask) { return mask; }
   /// The larger of most >= 0 and |value|.
   static MSVIS_INLINE double max_abs(double most, double value) { return max(most, abs(value)); }
@@ -88,87 +100,160 @@ struct Isa {
 #else  // vectors by xsimd
 
 #if defined(MSVIS_SIMD_AVX512)
-using Arch = xsimd::avx512bw;
-#elif defined(MSVIS_SIMD_AVX2)
-using Arch = xsimd::fma3<xsimd::avx2>;
-#elif defined(MSVIS_SIMD_SSE2)
-using Arch = xsimd::sse2;
+using DoubleArch = xsimd::avx512bw;
+// Half as wide as it could be: eight floats become one vector of doubles, without taking vectors apart, which costs more than it saves.
+using FloatArch = xsimd::fma3<xsimd::avx2>;
 #else
-using Arch = xsimd::neon64;
+#if defined(MSVIS_SIMD_AVX2)
+using DoubleArch = xsimd::fma3<xsimd::avx2>;
+#elif defined(MSVIS_SIMD_SSE2)
+using DoubleArch = xsimd::sse2;
+#else
+using DoubleArch = xsimd::neon64;
+#endif
+using FloatArch = DoubleArch;
 #endif
 
 struct Isa {
-  using Float = xsimd::batch<float, Arch>;
-  using Double = xsimd::batch<double, Arch>;
-  using FloatMask = xsimd::batch_bool<float, Arch>;
-  using DoubleMask = xsimd::batch_bool<double, Arch>;
+  using Float = xsimd::batch<float, FloatArch>;
+  using Double = xsimd::batch<double, DoubleArch>;
   static constexpr std::size_t float_width = Float::size;
   static constexpr std::size_t double_width = Double::size;
   struct Wide {
-    Double part[2];
+    Double part[float_width / double_width];
   };
 
 #if defined(MSVIS_SIMD_AVX512)
+  static constexpr std::size_t columns_per_pass = 2;  // the registers suffice for all lanes
   // The masks are in mask registers; counting them is work for the integer units, which are idle.
-  struct FloatCounter {
+  struct Counter {
     std::uint32_t value = 0;
-    MSVIS_INLINE void add(const FloatMask& mask) {
-      value += static_cast<std::uint32_t>(__builtin_popcount(static_cast<std::uint16_t>(mask.data)));
-    }
+    MSVIS_INLINE void add(__mmask8 mask) { value += static_cast<std::uint32_t>(__builtin_popcount(mask)); }
     [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return value; }
   };
-  struct DoubleCounter {
-    std::uint32_t value = 0;
-    MSVIS_INLINE void add(const DoubleMask& mask) {
-      value += static_cast<std::uint32_t>(__builtin_popcount(static_cast<std::uint8_t>(mask.data)));
-    }
-    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return value; }
-  };
-  static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
-    // One permutation puts each word into the upper half of a float; extending and shifting would be two operations.
-    const __m512i upper_halves = _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0, 0, 0);
-    const __m512i words = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-    return Float(_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaaU, upper_halves, words)));
+  using FloatCounter = Counter;
+  using DoubleCounter = Counter;
+  static MSVIS_INLINE __mmask8 less(const Float& a, const Float& b) {
+    return _mm256_cmp_ps_mask(a.data, b.data, _CMP_LT_OQ);
   }
-  static MSVIS_INLINE Float load_float16(const unsigned char* at) {
-    return Float(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))));
+  static MSVIS_INLINE __mmask8 less(const Double& a, const Double& b) {
+    return _mm512_cmp_pd_mask(a.data, b.data, _CMP_LT_OQ);
+  }
+  static MSVIS_INLINE __mmask8 equal(const Float& a, const Float& b) {
+    return _mm256_cmp_ps_mask(a.data, b.data, _CMP_EQ_OQ);
+  }
+  static MSVIS_INLINE __mmask8 equal(const Double& a, const Double& b) {
+    return _mm512_cmp_pd_mask(a.data, b.data, _CMP_EQ_OQ);
+  }
+  static MSVIS_INLINE __mmask8 both(__mmask8 a, __mmask8 b) {
+    return a & b;
+  }
+  static MSVIS_INLINE __mmask8 either(__mmask8 a, __mmask8 b) {
+    return a | b;
+  }
+  static MSVIS_INLINE __mmask8 inverse(__mmask8 a) {
+    return static_cast<__mmask8>(~a);
+  }
+  static MSVIS_INLINE bool all(__mmask8 mask) {
+    return mask == 0xff;
+  }
+  static MSVIS_INLINE Float select(__mmask8 mask, const Float& a, const Float& b) {
+    return Float(_mm256_mask_blend_ps(mask, b.data, a.data));
+  }
+  static MSVIS_INLINE Double select(__mmask8 mask, const Double& a, const Double& b) {
+    return Double(_mm512_mask_blend_pd(mask, b.data, a.data));
   }
   static MSVIS_INLINE Wide widen(const Float& value) {
-    return {{Double(_mm512_cvtps_pd(_mm512_castps512_ps256(value.data))), Double(_mm512_cvtps_pd(_mm512_extractf32x8_ps(value.data, 1)))}};
+    return {{Double(_mm512_cvtps_pd(value.data))}};
   }
-  /// The same, where the float values also are in memory.
-  static MSVIS_INLINE Wide widen_from(const unsigned char* at, const Float& /*value*/) {
-    const auto* values = reinterpret_cast<const float*>(at);
-    return {{Double(_mm512_cvtps_pd(_mm256_loadu_ps(values))), Double(_mm512_cvtps_pd(_mm256_loadu_ps(values + 8)))}};
+  static MSVIS_INLINE Wide widen_from(const unsigned char* /*at*/, const Float& value) {
+    return widen(value);
+  }
+  static MSVIS_INLINE Double max_abs(const Double& most, const Double& value) {
+    return Double(_mm512_range_pd(most.data, value.data, 0x0b));  // the larger absolute value, without its sign
   }
   static MSVIS_INLINE Double add_exact_product(const Double& sum, const Double& a, const Double& b) {
     return Double(_mm512_fmadd_pd(a.data, b.data, sum.data));
   }
-#elif defined(MSVIS_SIMD_AVX2)
-  struct FloatCounter {
-    __m256i value = _mm256_setzero_si256();
-    MSVIS_INLINE void add(const FloatMask& mask) { value = _mm256_sub_epi32(value, _mm256_castps_si256(mask.data)); }
-    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const {
-      alignas(32) std::uint32_t all[8];
-      _mm256_store_si256(reinterpret_cast<__m256i*>(all), value);
-      return all[0] + all[1] + all[2] + all[3] + all[4] + all[5] + all[6] + all[7];
-    }
-  };
-  struct DoubleCounter {
-    __m256i value = _mm256_setzero_si256();
-    MSVIS_INLINE void add(const DoubleMask& mask) { value = _mm256_sub_epi64(value, _mm256_castpd_si256(mask.data)); }
-    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const {
-      alignas(32) std::uint64_t all[4];
-      _mm256_store_si256(reinterpret_cast<__m256i*>(all), value);
-      return static_cast<std::uint32_t>(all[0] + all[1] + all[2] + all[3]);
-    }
-  };
+#else
+  using FloatMask = xsimd::batch_bool<float, FloatArch>;
+  using DoubleMask = xsimd::batch_bool<double, DoubleArch>;
+  static constexpr std::size_t columns_per_pass = 1;
+  template <typename T>
+  static MSVIS_INLINE auto less(const T& a, const T& b) {
+    return a < b;
+  }
+  template <typename T>
+  static MSVIS_INLINE auto equal(const T& a, const T& b) {
+    return a == b;
+  }
+  template <typename M>
+  static MSVIS_INLINE M both(const M& a, const M& b) {
+    return a & b;
+  }
+  template <typename M>
+  static MSVIS_INLINE M either(const M& a, const M& b) {
+    return a | b;
+  }
+  template <typename M>
+  static MSVIS_INLINE M inverse(const M& a) {
+    return ~a;
+  }
+#if !defined(MSVIS_SIMD_AVX2)
+  template <typename M>
+  static MSVIS_INLINE bool all(const M& mask) {
+    return xsimd::all(mask);
+  }
+#endif
+  template <typename M, typename T>
+  static MSVIS_INLINE T select(const M& mask, const T& a, const T& b) {
+    return xsimd::select(mask, a, b);
+  }
+  static MSVIS_INLINE Double max_abs(const Double& most, const Double& value) {
+    return xsimd::max(most, xsimd::abs(value));
+  }
+#endif
+
+#if defined(MSVIS_SIMD_AVX512) || defined(MSVIS_SIMD_AVX2)
+  static MSVIS_INLINE __m256i load_words(const unsigned char* at) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  }
+  static MSVIS_INLINE Float load_even_bfloat16(const unsigned char* at) {
+    return Float(_mm256_castsi256_ps(_mm256_slli_epi32(load_words(at), 16)));
+  }
+  static MSVIS_INLINE Float load_odd_bfloat16(const unsigned char* at) {
+    return Float(_mm256_castsi256_ps(_mm256_and_si256(load_words(at), _mm256_set1_epi32(static_cast<int>(0xffff0000U)))));
+  }
   static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
     const __m256i low = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
     return Float(_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)));
   }
   static MSVIS_INLINE Float load_float16(const unsigned char* at) {
     return Float(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
+  }
+#endif
+#if defined(MSVIS_SIMD_AVX512)
+#elif defined(MSVIS_SIMD_AVX2)
+  // Counters in general registers: vector registers are short here.
+  struct Counter {
+    std::uint32_t value = 0;
+    MSVIS_INLINE void add(const FloatMask& mask) { value += static_cast<std::uint32_t>(__builtin_popcount(bits(mask))); }
+    MSVIS_INLINE void add(const DoubleMask& mask) { value += static_cast<std::uint32_t>(__builtin_popcount(bits(mask))); }
+    [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return value; }
+  };
+  using FloatCounter = Counter;
+  using DoubleCounter = Counter;
+  static MSVIS_INLINE unsigned bits(const FloatMask& mask) {
+    return static_cast<unsigned>(_mm256_movemask_ps(mask.data));
+  }
+  static MSVIS_INLINE unsigned bits(const DoubleMask& mask) {
+    return static_cast<unsigned>(_mm256_movemask_pd(mask.data));
+  }
+  static MSVIS_INLINE bool all(const FloatMask& mask) {
+    return bits(mask) == 0xff;
+  }
+  static MSVIS_INLINE bool all(const DoubleMask& mask) {
+    return bits(mask) == 0xf;
   }
   static MSVIS_INLINE Wide widen(const Float& value) {
     return {{Double(_mm256_cvtps_pd(_mm256_castps256_ps128(value.data))), Double(_mm256_cvtps_pd(_mm256_extractf128_ps(value.data, 1)))}};
@@ -206,6 +291,15 @@ struct Isa {
   }
   static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
     return Float(_mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), load_four_16(at))));
+  }
+  static MSVIS_INLINE __m128i load_words(const unsigned char* at) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  }
+  static MSVIS_INLINE Float load_even_bfloat16(const unsigned char* at) {
+    return Float(_mm_castsi128_ps(_mm_slli_epi32(load_words(at), 16)));
+  }
+  static MSVIS_INLINE Float load_odd_bfloat16(const unsigned char* at) {
+    return Float(_mm_castsi128_ps(_mm_and_si128(load_words(at), _mm_set1_epi32(static_cast<int>(0xffff0000U)))));
   }
   static MSVIS_INLINE Float load_float16(const unsigned char* at) {  // as float_from_half
     const __m128i half = _mm_unpacklo_epi16(load_four_16(at), _mm_setzero_si128());
@@ -282,33 +376,6 @@ struct Isa {
   template <typename T>
   static MSVIS_INLINE T max(const T& a, const T& b) {
     return xsimd::max(a, b);
-  }
-  template <typename M, typename T>
-  static MSVIS_INLINE T select(const M& mask, const T& a, const T& b) {
-    return xsimd::select(mask, a, b);
-  }
-  template <typename M>
-  static MSVIS_INLINE bool all(const M& mask) {
-    return xsimd::all(mask);
-  }
-  static MSVIS_INLINE Double max_abs(const Double& most, const Double& value) {
-#if defined(MSVIS_SIMD_AVX512)
-    return Double(_mm512_range_pd(most.data, value.data, 0x0b));  // the larger absolute value, without its sign
-#else
-    return xsimd::max(most, xsimd::abs(value));
-#endif
-  }
-  template <typename M>
-  static MSVIS_INLINE M both(const M& a, const M& b) {
-    return a & b;
-  }
-  template <typename M>
-  static MSVIS_INLINE M either(const M& a, const M& b) {
-    return a | b;
-  }
-  template <typename M>
-  static MSVIS_INLINE M inverse(const M& a) {
-    return ~a;
   }
 };
 
