@@ -261,8 +261,8 @@ Times write_plainly(const fs::path& directory, const std::vector<msvis::RowBatch
 }
 
 void print(const char* name, const Times& times, std::size_t rows) {
-  std::printf("%-28s rows %6.3f s, indexes and end %6.3f s, total %6.3f s, %8.0f rows/s, %6.1f MB\n", name, times.rows, times.indexes,
-              times.total(), static_cast<double>(rows) / times.total(), times.bytes / 1e6);
+  std::printf("%-16s rows %6.3f s, indexes and end %6.3f s, total %6.3f s, processor %6.3f s, %8.0f rows/s, %6.1f MB\n", name, times.rows,
+              times.indexes, times.total(), times.processor, static_cast<double>(rows) / times.total(), times.bytes / 1e6);
 }
 
 double megabytes_at_peak() {
