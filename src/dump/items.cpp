@@ -31,7 +31,7 @@ class FixedText {
   JsonCell cell_;
 };
 
-constexpr JsonCell null_cell;
+constexpr JsonCell null_cell{};
 constexpr FixedText no_file("-1");
 constexpr FixedText true_text("True");
 constexpr FixedText false_text("False");
