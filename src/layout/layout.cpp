@@ -301,6 +301,7 @@ class Discovery {
 
   static std::string numbers_of(const std::vector<RankDirectory>& ranks) {
     std::vector<std::int64_t> numbers;
+    numbers.reserve(ranks.size());
     for (const RankDirectory& rank : ranks) {
       numbers.push_back(rank.number);
     }
@@ -370,6 +371,7 @@ class Discovery {
 
   static std::string names_of(const std::vector<RankDirectory>& ranks) {
     std::vector<std::string> names;
+    names.reserve(ranks.size());
     for (const RankDirectory& rank : ranks) {
       names.push_back(rank.name);
     }
@@ -442,6 +444,7 @@ class Discovery {
 
   static std::vector<std::int64_t> keys(const std::map<std::int64_t, fs::path>& steps) {
     std::vector<std::int64_t> numbers;
+    numbers.reserve(steps.size());
     for (const auto& [number, path] : steps) {
       numbers.push_back(number);
     }
