@@ -519,5 +519,6 @@ inline std::vector<std::pair<std::string, std::string>> seed_tensor_files() {
 inline std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
+void as_bytes(const std::string&&) = delete;  // a tensor may point into the file
 
 }  // namespace msvis::test

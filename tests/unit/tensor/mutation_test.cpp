@@ -69,7 +69,7 @@ TEST(Mutation, TenThousandDamagedFiles) {
     hints.dtype = "torch.bfloat16";
     hints.max_buffer_bytes = std::uint64_t{64} << 20;
     try {
-      Tensor tensor = read_tensor(as_bytes(file), "memory", hints);
+      Loaded tensor(file, hints);
       const std::span<const std::byte> bytes = tensor.contiguous();
       ASSERT_EQ(bytes.size(), tensor.byte_count());
       ++read;

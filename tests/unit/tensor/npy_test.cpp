@@ -27,7 +27,7 @@ TEST(Npy, ReadsEveryDtypeVersionAndByteOrder) {
         SCOPED_TRACE(testing::Message() << info.name << " version " << major << " order '" << order << "'");
         const std::string stored = order == ">" ? reversed_scalars(data, info.scalar_size) : data;
         const std::string file = npy(std::string(order) + std::string(info.numpy_code), {2, 3}, false, stored, major);
-        Tensor tensor = read_tensor(as_bytes(file), "memory");
+        Loaded tensor(file);
         EXPECT_EQ(tensor.dtype(), info.dtype);
         EXPECT_THAT(tensor.shape(), ElementsAre(2, 3));
         EXPECT_EQ(text_of(tensor.contiguous()), data);
@@ -39,16 +39,16 @@ TEST(Npy, ReadsEveryDtypeVersionAndByteOrder) {
 TEST(Npy, FortranOrder) {
   // numpy.array([[1, 2, 3], [4, 5, 6]], order="F")
   const std::string data = bytes_of<std::int32_t>({1, 4, 2, 5, 3, 6});
-  Tensor tensor = read_tensor(as_bytes(npy("<i4", {2, 3}, true, data)), "memory");
+  Loaded tensor(npy("<i4", {2, 3}, true, data));
   EXPECT_FALSE(tensor.is_contiguous());
   EXPECT_THAT(values_of<std::int32_t>(tensor.contiguous()), ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(read_values<std::int32_t>(npy(">i4", {2, 3}, true, reversed_scalars(data, 4))), ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_TRUE(read_tensor(as_bytes(npy("<i4", {6}, true, data)), "memory").is_contiguous());
+  EXPECT_TRUE(Loaded(npy("<i4", {6}, true, data)).is_contiguous());
 }
 
 TEST(Npy, ScalarsAndEmptyArrays) {
   EXPECT_THAT(read_values<double>(npy("<f8", {}, false, bytes_of<double>({2.5}))), ElementsAre(2.5));
-  Tensor empty = read_tensor(as_bytes(npy("<f4", {0, 4}, false, "")), "memory");
+  Loaded empty(npy("<f4", {0, 4}, false, ""));
   EXPECT_THAT(empty.shape(), ElementsAre(0, 4));
   EXPECT_TRUE(empty.contiguous().empty());
 }
@@ -64,7 +64,7 @@ TEST(Npy, Bfloat16AsTwoVoidBytes) {
       ReadHints hints;
       hints.dtype = type;
       const std::string file = npy(descr, {2}, false, data);
-      Tensor tensor = read_tensor(as_bytes(file), "memory", hints);
+      Loaded tensor(file, hints);
       EXPECT_EQ(tensor.dtype(), DType::bfloat16);
       EXPECT_THAT(values_of<std::uint16_t>(tensor.contiguous()), ElementsAre(0x3f80, 0xc000));
     }
@@ -76,7 +76,7 @@ TEST(Npy, Bfloat16AsTwoVoidBytes) {
   // MindSpore casts to float32 before it saves: the file's own type counts.
   ReadHints hints;
   hints.dtype = "BFloat16";
-  EXPECT_EQ(read_tensor(as_bytes(npy("<f4", {1}, false, data)), "memory", hints).dtype(), DType::float32);
+  EXPECT_EQ(Loaded(npy("<f4", {1}, false, data), hints).dtype(), DType::float32);
 }
 
 TEST(Npy, OtherTypesAreUnsupportedByName) {
@@ -103,7 +103,7 @@ TEST(Npy, TolerantHeaders) {
     for (const bool pad : {true, false}) {
       SCOPED_TRACE(header);
       const std::string file = npy_of(std::string(header), data, 1, pad);
-      Tensor tensor = read_tensor(as_bytes(file), "memory");
+      Loaded tensor(file);
       EXPECT_THAT(tensor.shape(), ElementsAre(2, 3));
       EXPECT_EQ(text_of(tensor.contiguous()), data);
     }
@@ -140,11 +140,11 @@ TEST(Npy, SizesThatDoNotFit) {
   expect_file_fault(TensorFault::damaged, "data for 0 elements", npy("<f4", {1}, false, "abc"));
   expect_file_fault(TensorFault::damaged, "impossibly large", npy("<f4", {INT64_MAX, INT64_MAX}, false, "abcd"));
   expect_file_fault(TensorFault::damaged, "impossibly large", npy("<f8", {INT64_MAX}, false, "abcd"));
-  EXPECT_EQ(read_tensor(as_bytes(npy("<f8", {INT64_MAX, 0, INT64_MAX}, false, "")), "memory").element_count(), 0U);
+  EXPECT_EQ(Loaded(npy("<f8", {INT64_MAX, 0, INT64_MAX}, false, "")).element_count(), 0U);
   std::vector<std::int64_t> many(65, 1);
   expect_file_fault(TensorFault::too_large, "64 dimensions", npy("<f4", many, false, "abcd"));
   many.pop_back();
-  EXPECT_EQ(read_tensor(as_bytes(npy("<f4", many, false, "abcd")), "memory").element_count(), 1U);
+  EXPECT_EQ(Loaded(npy("<f4", many, false, "abcd")).element_count(), 1U);
 }
 
 TEST(Npy, VersionsAndHeaderLengths) {
@@ -158,7 +158,7 @@ TEST(Npy, VersionsAndHeaderLengths) {
   expect_file_fault(TensorFault::damaged, "ends early", beyond);
   const std::string file = npy("<f4", {2}, false, bytes_of<float>({1, 2}));
   for (std::size_t size = 0; size < file.size(); ++size) {
-    EXPECT_THROW((void)read_tensor(as_bytes(file.substr(0, size)), "memory"), TensorError) << size;
+    EXPECT_THROW((void)Loaded(file.substr(0, size)), TensorError) << size;
   }
 }
 

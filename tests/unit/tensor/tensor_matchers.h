@@ -38,11 +38,18 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// A tensor together with the file in memory that it may point into.
+struct Loaded : Tensor {
+  explicit Loaded(std::string bytes, const ReadHints& hints = {}) : file(std::move(bytes)) {
+    static_cast<Tensor&>(*this) = read_tensor(as_bytes(file), "memory", hints);
+  }
+  std::string file;
+};
+
 /// Values of a file in memory, in logical order.
 template <typename T>
 std::vector<T> read_values(const std::string& file, const ReadHints& hints = {}) {
-  Tensor tensor = read_tensor(as_bytes(file), "memory", hints);
-  return values_of<T>(tensor.contiguous());
+  return values_of<T>(Loaded(file, hints).contiguous());
 }
 
 inline std::filesystem::path write_bytes(const std::filesystem::path& path, const std::string& bytes) {

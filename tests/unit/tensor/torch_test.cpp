@@ -57,7 +57,7 @@ TEST(Torch, ReadsEveryDtypeInEveryContainerAndProtocol) {
         TorchSpec spec = any_tensor(info.dtype);
         spec.protocol = protocol;
         const std::string file = container.write(spec);
-        Tensor tensor = read_tensor(as_bytes(file), "memory");
+        Loaded tensor(file);
         EXPECT_EQ(tensor.dtype(), info.dtype);
         EXPECT_THAT(tensor.shape(), ElementsAre(3, 4));
         EXPECT_TRUE(tensor.is_contiguous());
@@ -74,7 +74,7 @@ TEST(Torch, ReadsEveryFunctionThatRebuildsADenseTensor) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(wrap) << ", " << container.name);
       TorchSpec spec = any_tensor(DType::float32);
       spec.wrap = wrap;
-      EXPECT_EQ(text_of(read_tensor(as_bytes(container.write(spec)), "memory").contiguous()), spec.storage);
+      EXPECT_EQ(text_of(Loaded(container.write(spec)).contiguous()), spec.storage);
     }
   }
 }
@@ -84,7 +84,7 @@ TEST(Torch, ReadsStoragesOfDevices) {
     TorchSpec spec = any_tensor(DType::bfloat16);
     spec.storage_module = module;
     spec.location = "npu:0";
-    EXPECT_EQ(text_of(read_tensor(as_bytes(torch_zip(spec)), "memory").contiguous()), spec.storage);
+    EXPECT_EQ(text_of(Loaded(torch_zip(spec)).contiguous()), spec.storage);
   }
 }
 
@@ -103,13 +103,13 @@ TEST(Torch, ScalarsAndEmptyTensors) {
   TorchSpec scalar = float_view(1, {}, {});
   for (const Container& container : containers()) {
     SCOPED_TRACE(container.name);
-    Tensor tensor = read_tensor(as_bytes(container.write(scalar)), "memory");
+    Loaded tensor(container.write(scalar));
     EXPECT_THAT(tensor.shape(), ElementsAre());
     EXPECT_EQ(tensor.element_count(), 1U);
     EXPECT_THAT(values_of<float>(tensor.contiguous()), ElementsAre(0.0F));
 
     TorchSpec empty = float_view(0, {3, 0, 5}, {5, 5, 1});
-    Tensor nothing = read_tensor(as_bytes(container.write(empty)), "memory");
+    Loaded nothing(container.write(empty));
     EXPECT_THAT(nothing.shape(), ElementsAre(3, 0, 5));
     EXPECT_EQ(nothing.element_count(), 0U);
     EXPECT_TRUE(nothing.contiguous().empty());
@@ -137,7 +137,7 @@ TEST(Torch, ViewsAreReadInLogicalOrder) {
 }
 
 TEST(Torch, TheSqueezedShapeHasNoOnes) {
-  Tensor tensor = read_tensor(as_bytes(torch_zip(float_view(6, {1, 2, 1, 3}, {6, 3, 3, 1}))), "memory");
+  Loaded tensor(torch_zip(float_view(6, {1, 2, 1, 3}, {6, 3, 3, 1})));
   EXPECT_THAT(tensor.shape(), ElementsAre(1, 2, 1, 3));
   EXPECT_THAT(tensor.squeezed_shape(), ElementsAre(2, 3));
 }
@@ -170,7 +170,7 @@ TEST(Torch, TensorsOfOtherDevicesAreCast) {
   spec.wrap = Wrap::cpu_cast;
   spec.cast = "int16";
   const std::string file = torch_zip(spec);
-  Tensor tensor = read_tensor(as_bytes(file), "memory");
+  Loaded tensor(file);
   EXPECT_EQ(tensor.dtype(), DType::int16);
   EXPECT_THAT(values_of<std::int16_t>(tensor.contiguous()), ElementsAre(0, 2, 1, 3));
 }
@@ -340,7 +340,7 @@ TEST(Torch, EveryTruncationIsFound) {
     for (std::size_t size = 0; size < file.size(); ++size) {
       SCOPED_TRACE(testing::Message() << container.name << " cut to " << size);
       try {
-        (void)read_tensor(as_bytes(file.substr(0, size)), "memory");
+        (void)Loaded(file.substr(0, size));
         // Only what stands behind the end of the archive may be missing.
         EXPECT_EQ(container.name, "archive comment");
       } catch (const TensorError& error) {

@@ -94,7 +94,7 @@ TEST(Views, RandomViewsAreReadAsByAPlainWalk) {
     ZipOptions options;
     options.deflate = round % 3 == 1;
     const std::string file = round % 3 == 2 ? torch_legacy(spec) : torch_zip(spec, options);
-    Tensor tensor = read_tensor(as_bytes(file), "memory");
+    Loaded tensor(file);
     strided += tensor.is_contiguous() ? 0 : 1;
     ASSERT_EQ(text_of(tensor.contiguous()), plain_walk(view, spec.storage, size));
     ASSERT_TRUE(tensor.is_contiguous());
@@ -115,7 +115,7 @@ TEST(Views, OneElementLessOfStorageIsFound) {
     }
     TorchSpec spec = float_view(last, view.size, view.stride, view.offset);
     if (empty) {
-      EXPECT_EQ(read_tensor(as_bytes(torch_zip(spec)), "memory").element_count(), 0U);
+      EXPECT_EQ(Loaded(torch_zip(spec)).element_count(), 0U);
     } else {
       expect_file_fault(TensorFault::damaged, "data for " + std::to_string(last) + " elements", torch_zip(spec));
     }

@@ -68,7 +68,7 @@ TEST(Zip, ABombIsStoppedByTheLimitOfBuffers) {
   ReadHints hints;
   hints.max_buffer_bytes = std::uint64_t{1} << 20;
   expect_file_fault(TensorFault::too_large, "the limit is 1048576", bomb, hints);
-  Tensor tensor = read_tensor(as_bytes(bomb), "memory");
+  Loaded tensor(bomb);
   EXPECT_EQ(text_of(tensor.contiguous()), zeros.storage);
 }
 
@@ -83,7 +83,7 @@ TEST(Zip, DamagedCompressedData) {
     std::string broken = file;
     broken[at] = static_cast<char>(broken[at] ^ 0x10);
     try {
-      (void)read_tensor(as_bytes(broken), "memory");
+      (void)Loaded(broken);
     } catch (const TensorError& error) {
       EXPECT_EQ(error.fault(), TensorFault::damaged);
       ++found;
