@@ -62,7 +62,8 @@ def run(db):
         except ValueError: have=None
         if have!=kids.get(r[:4],[]): bad.append(('N07',r[3])); break
     c.close(); return bad
-rc=0
-for db in sys.argv[1:]:
-    b=run(db); print('OK  ' if not b else 'FAIL', db, b or ''); rc|=bool(b)
-sys.exit(rc)
+if __name__ == '__main__':
+    rc=0
+    for db in sys.argv[1:]:
+        b=run(db); print('OK  ' if not b else 'FAIL', db, b or ''); rc|=bool(b)
+    sys.exit(rc)
