@@ -38,6 +38,16 @@ struct Place {
   std::optional<Side> side;
 };
 
+/// The side whose dump a file belongs to, if any.
+std::optional<Side> side_of(const std::filesystem::path& file, const WorkItem& item) {
+  std::error_code fault;
+  const std::filesystem::path directory = file.parent_path();
+  if (std::filesystem::equivalent(directory, item.target, fault)) {
+    return Side::target;
+  }
+  return std::filesystem::equivalent(directory, item.golden, fault) ? std::optional(Side::golden) : std::nullopt;
+}
+
 Graph read_graph(const std::filesystem::path& directory, Side side, const RunContext& context, Place& place) {
   place.side = side;
   Graph graph = build_graph(Dump::read(directory), context.options.compat);
@@ -276,6 +286,9 @@ ItemResult run_item(const WorkItem& item, const RunContext& context, const std::
     run.compute();
     computed = true;
   } catch (const Error& error) {
+    if (!place.side && !error.file().empty()) {
+      place.side = side_of(error.file(), item);
+    }
     fail(error.what());
   } catch (const std::bad_alloc&) {
     fail("not enough memory; run fewer items at once (--threads) or more nodes");
