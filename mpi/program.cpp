@@ -273,7 +273,8 @@ class Program {
 
   void prepare_output_and_plan() {
     output_.emplace(options_.output);
-    check_summary_path();
+    check_writable(options_.summary_json, "the summary (--summary-json)");
+    check_writable(options_.suggest_mapping, "the suggested mapping (--suggest-mapping)");
     plan_ = find_work(options_);
     if (plan_.items.empty()) {
       throw Error(ErrorCategory::path, "no (step, rank) pair was found; look at -tp, -gp and the selection of steps and ranks");
@@ -290,17 +291,15 @@ class Program {
   }
 
   // Before the work, not after it.
-  void check_summary_path() const {
-    if (options_.summary_json.empty()) {
+  static void check_writable(const std::filesystem::path& file, const char* option) {
+    if (file.empty()) {
       return;
     }
-    const std::string file = options_.summary_json.string();
-    const std::filesystem::path parent = options_.summary_json.parent_path();
-    const std::string place = access(file.c_str(), F_OK) == 0 ? file : parent.empty() ? "." : parent.string();
-    if (std::filesystem::is_directory(options_.summary_json) || access(place.c_str(), W_OK) != 0) {
-      throw Error(ErrorCategory::path,
-                  "the summary (--summary-json) can't be written there; name a file in an existing, writable directory",
-                  options_.summary_json);
+    const std::filesystem::path parent = file.parent_path();
+    const std::string place = access(file.c_str(), F_OK) == 0 ? file.string() : parent.empty() ? "." : parent.string();
+    if (std::filesystem::is_directory(file) || access(place.c_str(), W_OK) != 0) {
+      throw Error(ErrorCategory::path, std::string(option) + " can't be written there; name a file in an existing, writable directory",
+                  file);
     }
   }
 
@@ -391,6 +390,13 @@ class Program {
         for (const ItemResult& result : results_) {
           if (result.record.status == "done") {
             summary_.findings.merge(result.findings);
+            if (result.suggestions && !summary_.suggestions) {
+              summary_.suggestions.emplace();
+            }
+            if (result.suggestions) {
+              merge_suggestions(*summary_.suggestions, *result.suggestions);
+              mapping_usage_.add(result.mapping_usage);
+            }
           }
         }
         require_something_compared();
@@ -724,7 +730,8 @@ class Program {
     const auto failed =
         std::count_if(summary_.items.begin(), summary_.items.end(), [](const ItemRecord& record) { return record.status != "done"; });
     summary_.exit_code = failed > 0 ? exit_some_failed : finds_too_much() ? exit_found : exit_done;
-    const bool told = write_summary_json();
+    bool told = write_suggestions();
+    told = write_summary_json() && told;
     report_->info(failed == 0 ? "Done" : "Done, but " + pairs_text(static_cast<std::size_t>(failed)) + " failed");
     report_->progress().set(100);
     report_->progress().finish();
@@ -744,15 +751,49 @@ class Program {
     if (options_.summary_json.empty()) {
       return true;
     }
-    std::ofstream file(options_.summary_json, std::ios::binary | std::ios::trunc);
-    file << summary_json(summary_);
+    return write_text(options_.summary_json, summary_json(summary_));
+  }
+
+  // A file beside the result.
+  bool write_text(const std::filesystem::path& path, const std::string& text) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << text;
     file.close();
     if (file) {
       return true;
     }
-    report_->fatal("the summary could not be written to " + options_.summary_json.string() + " (" + std::strerror(errno) +
-                   "); the result is complete: " + file_.string());
+    report_->fatal(path.string() + ": could not be written (" + std::strerror(errno) + "); the result is complete: " + file_.string());
     return false;
+  }
+
+  // Mapping rules for nodes without counterpart.
+  bool write_suggestions() {
+    if (!summary_.suggestions) {
+      return true;
+    }
+    const LayerMapping used = context_->mapping ? *context_->mapping : LayerMapping{};
+    if (options_.layer_mapping && !options_.fuzzy_match) {
+      summary_.unused_rules = unused_rules(used, mapping_usage_);
+    }
+    for (const UnusedRule& rule : summary_.unused_rules) {
+      report_->warning("mapping rule " + rule.class_name + ": " + rule.from + ": " + rule.to + " (line " + std::to_string(rule.line) +
+                       ") matched nothing");
+    }
+    if (options_.suggest_mapping.empty()) {
+      return true;
+    }
+    std::string text = render_mapping(used, summary_.suggestions->rules);
+    for (const UnusedRule& rule : summary_.unused_rules) {
+      text += "# matched nothing: " + log_text(rule.class_name + ": " + rule.from + ": " + rule.to) + " (line " +
+              std::to_string(rule.line) + ")\n";
+    }
+    if (!write_text(options_.suggest_mapping, text)) {
+      return false;
+    }
+    report_->info("Suggested " + std::to_string(summary_.suggestions->rules.size()) + " mapping rules for " +
+                  std::to_string(summary_.suggestions->promised_count) +
+                  " nodes without counterpart: " + options_.suggest_mapping.string());
+    return true;
   }
 
   // The page offers every step with every rank.
@@ -824,6 +865,7 @@ class Program {
   std::set<std::size_t> failed_items_;  // told already
   std::vector<ItemResult> results_;     // by item
   RunSummary summary_;
+  MappingUsage mapping_usage_;
   std::uint64_t linked_nodes_ = 0;
   std::time_t started_at_ = std::time(nullptr);
   std::filesystem::path file_;

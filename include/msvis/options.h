@@ -42,8 +42,9 @@ struct RunOptions {
   bool drop_cache = false;  ///< give the page cache of tensor files back
   Selection steps;
   Selection ranks;
-  std::filesystem::path ignore_rules;  ///< overflow ignore rules; empty: the installed file
-  std::filesystem::path summary_json;  ///< empty: none
+  std::filesystem::path ignore_rules;     ///< overflow ignore rules; empty: the installed file
+  std::filesystem::path summary_json;     ///< empty: none
+  std::filesystem::path suggest_mapping;  ///< where suggested mapping rules go; empty: none are sought
   FailOn fail_on = FailOn::never;
   std::vector<std::string> command_line;  ///< argv as given
 

@@ -31,6 +31,7 @@ constexpr std::array kSpecs{
     OptionSpec{"", "--steps", Arity::one, false},
     OptionSpec{"", "--ranks", Arity::one, false},
     OptionSpec{"", "--threads", Arity::one, false},
+    OptionSpec{"", "--suggest-mapping", Arity::one, false},
     OptionSpec{"", "--io-depth", Arity::one, false},
     OptionSpec{"", "--drop-cache", Arity::flag, false},
     OptionSpec{"", "--ignore-rules", Arity::one, false},

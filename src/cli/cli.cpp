@@ -182,7 +182,7 @@ struct Values {
   std::string target, golden, output, layer_mapping, file_type = "db";
   std::vector<std::string> rank_size, tp, pp, vpp, order;
   std::string compat = "standard", links = "standard", fail_on = "never";
-  std::string steps, ranks, threads = "0", io_depth = "0", ignore_rules, summary_json;
+  std::string steps, ranks, threads = "0", io_depth = "0", ignore_rules, summary_json, suggest_mapping;
   bool drop_cache = false;
   bool overflow_check = false, fuzzy_match = false, tensor_log = false, progress_log = false;
 };
@@ -264,6 +264,8 @@ class CommandLine {
     const std::string group = "Comparison";
     text("--layer_mapping", values_.layer_mapping,
          "match layers of different names by the YAML file;\nwithout FILE only class names may differ (default: off)", group, "[FILE]");
+    text("--suggest-mapping", values_.suggest_mapping,
+         "after the run, write mapping rules that would match nodes\nwithout counterpart (default: none)", group, "FILE");
     flag("--fuzzy_match", values_.fuzzy_match, "match APIs whose call numbers differ inside matched\nmodules (default: off)", group);
     flag("--overflow_check", values_.overflow_check, "find the nodes where NaN or Inf begins (default: off)", group);
     text("--ignore-rules", values_.ignore_rules, "nodes that -oc leaves out (default: the installed list)", group, "FILE");
@@ -399,6 +401,7 @@ RunOptions to_options(const Arguments& arguments, const Values& values) {
   options.ranks = selection_of(values.ranks);
   options.ignore_rules = values.ignore_rules;
   options.summary_json = values.summary_json;
+  options.suggest_mapping = values.suggest_mapping;
   if (values.fail_on != "never") {
     options.fail_on = values.fail_on == "error" ? FailOn::error : FailOn::warning;
   }
@@ -433,6 +436,9 @@ ParsedCommandLine parse(std::span<const std::string> words) {
     const Values& values = command_line.parse(arguments);
     check_required(values);
     check_merging(arguments, values, result.warnings);
+    if (values.golden.empty() && !values.suggest_mapping.empty()) {
+      result.warnings.emplace_back("--suggest-mapping has no effect without -gp");
+    }
     result.options = to_options(arguments, values);
     result.options->command_line.assign(words.begin(), words.end());
   } catch (const Stop& stop) {

@@ -96,6 +96,26 @@ void append_findings(std::string& text, const RunSummary& summary) {
   }
 }
 
+nlohmann::ordered_json unmatched_json(const Suggestions& suggestions) {
+  nlohmann::ordered_json json;
+  json["by_reason"] = nlohmann::ordered_json::object();
+  for (std::size_t reason = 0; reason < no_partner_reasons; ++reason) {
+    json["by_reason"][std::string(no_partner_text(static_cast<NoPartner>(reason)))] = suggestions.unmatched_by_reason[reason];
+  }
+  json["nodes"] = nlohmann::ordered_json::array();
+  for (const UnmatchedNode& node : suggestions.unmatched) {
+    json["nodes"].push_back({{"node", node.name}, {"reason", no_partner_text(node.reason)}});
+  }
+  json["nearest"] = nlohmann::ordered_json::array();
+  for (const Candidate& candidate : suggestions.candidates) {
+    json["nearest"].push_back({{"target", candidate.target},
+                               {"golden", candidate.golden},
+                               {"same_class", candidate.same_class ? 1 : 0},
+                               {"same_shape", candidate.same_shape ? 1 : 0}});
+  }
+  return json;
+}
+
 nlohmann::ordered_json finding_json(const NodeFinding& finding) {
   nlohmann::ordered_json json;
   json["step"] = finding.step;
@@ -151,6 +171,11 @@ std::string summary_json(const RunSummary& summary) {
   json["worst"] = nlohmann::ordered_json::array();
   for (const NodeFinding& finding : found.worst) {
     json["worst"].push_back(finding_json(finding));
+  }
+  json["unmatched"] = summary.suggestions ? unmatched_json(*summary.suggestions) : nlohmann::ordered_json(nullptr);
+  json["unused_mapping_rules"] = nlohmann::ordered_json::array();
+  for (const UnusedRule& rule : summary.unused_rules) {
+    json["unused_mapping_rules"].push_back({{"class", rule.class_name}, {"from", rule.from}, {"to", rule.to}, {"line", rule.line}});
   }
   json["dropped"] = summary.dropped;
   json["items"] = nlohmann::ordered_json::array();

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "match/suggest.h"
 #include "msvis/visdb.h"
 #include "report/findings.h"
 
@@ -14,9 +16,11 @@ namespace msvis {
 
 struct RunSummary {
   bool compare = false;
-  std::vector<ItemRecord> items;     ///< ascending by (step, rank)
-  std::vector<std::string> dropped;  ///< steps and ranks that only one side has, one sentence each
-  Findings findings;                 ///< of all items that are done
+  std::vector<ItemRecord> items;           ///< ascending by (step, rank)
+  std::vector<std::string> dropped;        ///< steps and ranks that only one side has, one sentence each
+  Findings findings;                       ///< of all items that are done
+  std::optional<Suggestions> suggestions;  ///< of all items that are done, if they were sought
+  std::vector<UnusedRule> unused_rules;    ///< of the mapping file
   std::string version;
   std::string mode;           ///< summary, md5, all, structure; empty in a build
   double items_seconds = 0;   ///< wall time of the stages: items,

@@ -83,6 +83,8 @@ std::string pack(const ItemResult& result) {
   out.put_all(result.links, put_link);
   out.put_all(result.group_counts, put_count);
   put(out, result.findings);
+  out.put(result.suggestions ? pack(*result.suggestions) : std::string());
+  out.put(pack(result.mapping_usage));
   out.put(result.deferred);
   out.put_all(result.warnings);
   return out.take();
@@ -110,6 +112,10 @@ ItemResult unpack_item_result(std::string_view bytes) {
   result.links = in.get_all(get_link);
   result.group_counts = in.get_all(get_count);
   result.findings = get_findings(in);
+  if (const std::string_view suggestions = in.get_view(); !suggestions.empty()) {
+    result.suggestions = unpack_suggestions(suggestions);
+  }
+  result.mapping_usage = unpack_mapping_usage(in.get_view());
   result.deferred = in.get_string();
   result.warnings = in.get_all([](ByteReader& reader) { return reader.get_string(); });
   return result;

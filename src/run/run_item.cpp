@@ -120,12 +120,17 @@ class ItemRun {
     }
   }
 
+  [[nodiscard]] const LayerMapping& mapping() const {
+    static const LayerMapping none;
+    return context_.mapping ? *context_.mapping : none;
+  }
+
   void match(std::vector<std::string>& warnings) {
     const RunOptions& options = context_.options;
     if (options.fuzzy_match) {
       match_fuzzy(target_, golden_);
     } else if (options.layer_mapping) {
-      match_mapped(target_, golden_, context_.mapping ? *context_.mapping : LayerMapping{}, options.compat, warnings);
+      match_mapped(target_, golden_, mapping(), options.compat, warnings, &result_.mapping_usage);
     } else {
       match_exact(target_, golden_);
     }
@@ -135,6 +140,9 @@ class ItemRun {
     std::vector<std::string> warnings;
     const CompareMode mode = choose_mode(target_.dump, golden_.dump, context_.options.layer_mapping, warnings);
     match(warnings);
+    if (leads() && (!context_.options.suggest_mapping.empty() || !context_.options.summary_json.empty())) {
+      result_.suggestions = suggest(target_, golden_, mapping(), context_.options.compat);
+    }
     for (const std::string& warning : warnings) {
       if (leads()) {
         result_.warnings.push_back(item_name(item_) + ": " + warning);

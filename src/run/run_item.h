@@ -10,6 +10,7 @@
 
 #include "compare/tensor_rows.h"
 #include "match/match.h"
+#include "match/suggest.h"
 #include "msvis/compare.h"
 #include "msvis/links.h"
 #include "msvis/options.h"
@@ -36,10 +37,12 @@ struct ItemResult {
   ItemRecord record;                ///< seconds included
   std::optional<CompareMode> mode;  ///< empty in a build or when the item failed
   std::int64_t micro_steps = 1;
-  std::vector<LinkRecord> links;         ///< empty without link_ranks
-  std::vector<GroupCount> group_counts;  ///< how often each group was used, to tell where ranks disagree; empty without link_ranks
-  Findings findings;                     ///< counts, worst nodes, first divergence
-  std::string deferred;                  ///< of a share: what it found of nodes that no share owns; empty if there are none
+  std::vector<LinkRecord> links;           ///< empty without link_ranks
+  std::vector<GroupCount> group_counts;    ///< how often each group was used, to tell where ranks disagree; empty without link_ranks
+  Findings findings;                       ///< counts, worst nodes, first divergence
+  std::optional<Suggestions> suggestions;  ///< why nodes have no partner; with --suggest-mapping or --summary-json
+  MappingUsage mapping_usage;              ///< with suggestions and a mapping
+  std::string deferred;                    ///< of a share: what it found of nodes that no share owns; empty if there are none
   /// Adds the result of another share of the same (step, rank). A failed share makes the whole fail.
   void join(const ItemResult& other);
   std::vector<std::string> warnings;  ///< one sentence each, naming step, rank and side

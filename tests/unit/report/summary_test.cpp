@@ -66,6 +66,11 @@ RunSummary example() {
   found.tensors_skipped = {{"missing file", 6}, {"no tensor file", 4}};
   found.overflow_levels = {{"critical", 1}, {"high", 2}};
   found.first_divergence = finding(2, "Torch.mul.0.forward", Precision::warning, 0.25);
+  summary.suggestions.emplace();
+  summary.suggestions->unmatched_by_reason = {3, 2, 1, 0};
+  summary.suggestions->unmatched = {{"Module.a.A.forward.0", NoPartner::collection_shifted}};
+  summary.suggestions->candidates = {{"Module.a.A.forward.0", "Module.b.A.forward.0", true, false}};
+  summary.unused_rules = {{"GPT", "tok", "emb", 4, false}};
   found.worst = {finding(0, "Torch.div.0.forward", Precision::error, std::numeric_limits<double>::infinity()),
                  finding(2, "Torch.mul.0.forward", Precision::warning, 0.25)};
   return summary;
@@ -113,6 +118,10 @@ TEST(SummaryJson, HoldsTheSameNumbers) {
   EXPECT_EQ(json["first_divergence"]["error"], 0.25);
   EXPECT_TRUE(json["worst"][0]["error"].is_null());  // infinite
   EXPECT_EQ(json["items"][1]["status"], "failed");
+  EXPECT_EQ(json["unmatched"]["by_reason"]["other parent"], 2);
+  EXPECT_EQ(json["unmatched"]["nodes"][0]["reason"], "collection shifted");
+  EXPECT_EQ(json["unmatched"]["nearest"][0]["golden"], "Module.b.A.forward.0");
+  EXPECT_EQ(json["unused_mapping_rules"][0]["line"], 4);
   EXPECT_EQ(json["file"], "/out/compare_20260131165353.vis.db");
 }
 
