@@ -196,7 +196,7 @@ struct RelativeErrors {
 
   template <bool with_zeros>
   MSVIS_INLINE void add(const Vector& target, const Vector& golden) {
-    Vector error = Isa::abs((target - golden) / golden);
+    Vector error = Isa::abs(Isa::divide(target - golden, golden));
     // A zero on either side makes the quotient 1, infinite or NaN. Where all are smaller there is nothing else to do.
     if (!Isa::all(Isa::less(error, Isa::set(Number{1})))) [[unlikely]] {
       error = with_zero_divisors<with_zeros>(target, golden, error);
@@ -444,7 +444,7 @@ void close_kernel(const void* target, const void* golden, std::size_t count, Chu
            const Isa::Float target_values = Read::load(target_row, lane);
            const Isa::Float golden_values = Read::load(golden_row, lane);
            const Isa::Float distance = target_values - golden_values;
-           Isa::Float error = Isa::abs(distance / golden_values);
+           Isa::Float error = Isa::abs(Isa::divide(distance, golden_values));
            const auto near = Isa::less(error, Isa::set(0.49F));
            if (Isa::all(near)) [[likely]] {
              column_sums[column].add_near(Read::widen(target_row, lane, target_values), distance);

@@ -90,6 +90,10 @@ struct Isa {
   static MSVIS_INLINE bool all(bool mask) { return mask; }
   /// The larger of most >= 0 and |value|.
   static MSVIS_INLINE double max_abs(double most, double value) { return max(most, abs(value)); }
+  template <typename T>
+  static MSVIS_INLINE T divide(T a, T b) {
+    return a / b;
+  }
   static MSVIS_INLINE bool both(bool a, bool b) { return a && b; }
   static MSVIS_INLINE bool either(bool a, bool b) { return a || b; }
   static MSVIS_INLINE bool inverse(bool a) { return !a; }
@@ -329,6 +333,13 @@ struct Isa {
     MSVIS_INLINE void add(const DoubleMask& mask) { value = vsubq_u64(value, mask.data); }
     [[nodiscard]] MSVIS_INLINE std::uint32_t total() const { return static_cast<std::uint32_t>(vaddvq_u64(value)); }
   };
+  // xsimd multiplies by an approximate reciprocal.
+  static MSVIS_INLINE Float divide(const Float& a, const Float& b) {
+    return Float(vdivq_f32(a.data, b.data));
+  }
+  static MSVIS_INLINE Double divide(const Double& a, const Double& b) {
+    return Double(vdivq_f64(a.data, b.data));
+  }
   static MSVIS_INLINE uint16x4_t load_four_16(const unsigned char* at) {
     std::uint64_t bits;
     std::memcpy(&bits, at, sizeof bits);
@@ -336,6 +347,15 @@ struct Isa {
   }
   static MSVIS_INLINE Float load_bfloat16(const unsigned char* at) {
     return Float(vreinterpretq_f32_u32(vshll_n_u16(load_four_16(at), 16)));
+  }
+  static MSVIS_INLINE uint32x4_t load_words(const unsigned char* at) {
+    return vreinterpretq_u32_u8(vld1q_u8(at));
+  }
+  static MSVIS_INLINE Float load_even_bfloat16(const unsigned char* at) {
+    return Float(vreinterpretq_f32_u32(vshlq_n_u32(load_words(at), 16)));
+  }
+  static MSVIS_INLINE Float load_odd_bfloat16(const unsigned char* at) {
+    return Float(vreinterpretq_f32_u32(vandq_u32(load_words(at), vdupq_n_u32(0xffff0000U))));
   }
   static MSVIS_INLINE Float load_float16(const unsigned char* at) {
     return Float(vcvt_f32_f16(vreinterpret_f16_u16(load_four_16(at))));
@@ -351,6 +371,12 @@ struct Isa {
   }
 #endif
 
+#if !defined(MSVIS_SIMD_NEON)
+  template <typename T>
+  static MSVIS_INLINE T divide(const T& a, const T& b) {
+    return a / b;
+  }
+#endif
   static MSVIS_INLINE Float set(float value) {
     return Float(value);
   }

@@ -403,6 +403,51 @@ TEST(KernelGrid, NotFinite) {
   }
 }
 
+TEST(KernelGrid, CloseAndFarApart) {
+  // The sums are computed in different ways, by how many pairs are far apart and how the norms compare.
+  std::mt19937_64 random(8);
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> uniform;
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+    for (const double far_share : {0.0, 0.0005, 0.01, 0.02, 0.3, 1.0}) {
+      for (const double scale : {1.0, 1e-3, 0.3, 0.0}) {
+        for (const std::size_t length : {std::size_t{2048}, std::size_t{5003}, std::size_t{70001}}) {
+          Tensor target(dtype, length, 1);
+          Tensor golden(dtype, length, 6);
+          for (std::size_t k = 0; k < length; ++k) {
+            const double b = normal(random);
+            target.set(k, uniform(random) < far_share ? normal(random) * 10 : b * (1 + 1e-3 * normal(random)));
+            golden.set(k, b * scale);
+          }
+          const std::string where =
+              std::string(dtype_name(dtype)) + " far " + std::to_string(far_share) + " scale " + std::to_string(scale);
+          check(target, golden, where);
+          check(golden, target, where + " exchanged");
+        }
+      }
+      // One huge number decides a norm: then it must not come from a difference of large sums.
+      Tensor target(dtype, 4096);
+      Tensor golden(dtype, 4096);
+      for (std::size_t k = 0; k < 4096; ++k) {
+        golden.set(k, normal(random) * 1e-3);
+        target.set(k, k == 77 ? 6e4 : value_of(golden, k));
+      }
+      check(target, golden, "one huge number");
+      check(golden, target, "one huge number, exchanged");
+    }
+  }
+  // Just around the limits within which a float32 difference is exact, and of what counts as close.
+  Tensor target(DType::float32, 4096);
+  Tensor golden(DType::float32, 4096);
+  for (std::size_t k = 0; k < 4096; ++k) {
+    const double b = normal(random);
+    const double factor = std::vector<double>{0.49, 0.5, 0.51, 1.48, 1.49, 1.5, 2.0}[k % 7];
+    golden.set(k, b);
+    target.set(k, b * (1 + (k % 2 == 0 ? factor - 1 : 1 - factor)));
+  }
+  check(target, golden, "limits");
+}
+
 TEST(KernelGrid, IdenticalSides) {
   std::mt19937_64 random(5);
   for (const DTypeInfo& info : dtype_infos) {
