@@ -110,7 +110,7 @@ class JsonValue::ElementRange {
       at_ += at_->cells();
       return *this;
     }
-    iterator operator++(int) {
+    iterator operator++(int) {  // NOLINT(cert-dcl21-cpp): as the standard library asks
       const iterator before = *this;
       ++*this;
       return before;
@@ -144,7 +144,7 @@ class JsonValue::MemberRange {
       skip_dropped();
       return *this;
     }
-    iterator operator++(int) {
+    iterator operator++(int) {  // NOLINT(cert-dcl21-cpp): as the standard library asks
       const iterator before = *this;
       ++*this;
       return before;

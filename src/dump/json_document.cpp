@@ -598,7 +598,7 @@ class Parser {
         object.keys = std::move(spare_keys_.back());
         spare_keys_.pop_back();
       }
-      object.keys->reset(2 * few_members);
+      object.keys->reset(std::size_t{2} * few_members);
       object.repeats_begin = repeats_.size();
       for (std::uint64_t number = object.cell + 1; number < cell_count_ - 1; number += 1 + cells()[number + 1].cells()) {
         hash_key(number);
