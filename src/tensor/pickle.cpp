@@ -262,11 +262,11 @@ void PickleMachine::push_text(Kind kind, std::uint64_t size) {
   push(value);
 }
 
-void PickleMachine::push_integer(std::int64_t number) {
-  PickleValue value;
-  value.kind = Kind::integer;
-  value.integer = number;
-  push(value);
+void PickleMachine::push_integer(std::int64_t value) {
+  PickleValue pushed;
+  pushed.kind = Kind::integer;
+  pushed.integer = value;
+  push(pushed);
 }
 
 void PickleMachine::push_long(std::uint64_t size) {

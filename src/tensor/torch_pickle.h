@@ -73,7 +73,7 @@ class TorchPickle : public PickleHandler {
     bool big_endian = false;
   };
 
-  PickleValue call_known(PickleMachine& machine, const PickleGlobal& callable, const PickleValue& arguments, int depth);
+  PickleValue call_known(PickleMachine& machine, const PickleGlobal& callable, const PickleValue& argument_tuple, int depth);
   PickleValue rebuild_dense(PickleMachine& machine, const std::vector<PickleValue>& arguments, int version);
   PickleValue rebuild_from_numpy(PickleMachine& machine, const std::vector<PickleValue>& arguments);
   PickleValue rebuild_from_cpu_tensor(PickleMachine& machine, const std::vector<PickleValue>& arguments);
