@@ -16,11 +16,11 @@ namespace msvis {
 
 class FuzzDirectory {
  public:
-  FuzzDirectory() {
+  explicit FuzzDirectory(const std::string& name = "dump") {
     std::error_code none;
     const std::filesystem::path base =
         std::filesystem::is_directory("/dev/shm", none) ? "/dev/shm" : std::filesystem::temp_directory_path();
-    directory_ = base / ("msvis-fuzz-" + std::to_string(getpid()));
+    directory_ = base / ("msvis-fuzz-" + std::to_string(getpid()) + "-" + name);
     std::filesystem::create_directories(directory_);
     write("dump.json", R"({"data":{"a":{"output":[null]}}})");
     write("stack.json", "{}");
@@ -32,6 +32,8 @@ class FuzzDirectory {
   }
   FuzzDirectory(const FuzzDirectory&) = delete;
   FuzzDirectory& operator=(const FuzzDirectory&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return directory_; }
 
   void write(const std::string& name, std::string_view text) const { std::ofstream(directory_ / name, std::ios::binary) << text; }
 
