@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -207,7 +208,8 @@ class Program {
 
   // Called again and again in all waits.
   void idle() {
-    if (const int signal_number = noted_signal(); signal_number != 0) {
+    // Once the result has its name, the rest takes no time.
+    if (const int signal_number = noted_signal(); signal_number != 0 && !complete_) {
       end_by_signal(signal_number);
     }
     if (report_) {
@@ -255,6 +257,11 @@ class Program {
     const auto& node = nodes_[static_cast<std::size_t>(transport_.node_of(transport_.process()))];
     threads_ = options_.threads > 0 ? options_.threads : default_threads(node, position);
     all_threads_ = static_cast<unsigned>(transport_.sum({threads_}, "counting threads")[0]);
+    std::size_t items = 0;
+    for (const auto& [step, ranks] : context_->world_ranks) {
+      items += ranks.size();
+    }
+    context_->sides_at_once = items < all_threads_;
     context_->tensor_threads = std::max(threads_, options_.io_depth > 0 ? options_.io_depth : threads_);
     if (options_.tensor_log) {
       context_->tensor_log = [](const std::string& line) { std::fputs((log_text(line) + "\n").c_str(), stderr); };
@@ -513,7 +520,7 @@ class Program {
 
   // Worker thread, any process. Faults of the input are in the result; the text has a flag in front: whether rows may be on their way.
   static std::string run_one(const WorkItem& item, const RunContext& context, LinkRecordStore& records, const BatchSink& sink) {
-    bool rows_given = false;
+    std::atomic<bool> rows_given = false;
     ItemResult result;
     try {
       result = run_item(item, context, [&](RowBatch&& batch) {
@@ -534,7 +541,7 @@ class Program {
     }
     result.links.clear();
     ByteWriter out;
-    out.put(rows_given);
+    out.put(rows_given.load());
     return out.take() + msvis::pack(result);
   }
 
@@ -648,6 +655,7 @@ class Program {
       fault = run_in_background([this] { write_result(); }, [this] { idle(); });
     }
     agree(transport_, fault, "completing the result file");
+    complete_ = true;
   }
 
   // Background thread of process 0.
@@ -671,6 +679,7 @@ class Program {
     run.emplace_back("processes", std::to_string(transport_.processes()));
     run.emplace_back("threads", std::to_string(all_threads_));
     file_ = writer_->finish(config, records, run);
+    complete_ = true;
   }
 
   // Only pairs with rows count.
@@ -853,6 +862,7 @@ class Program {
   std::vector<NodeResources> nodes_;
   unsigned threads_ = 1;
   unsigned all_threads_ = 1;
+  std::atomic<bool> complete_ = false;  // the result file has its final name
 
   // Process 0 only.
   std::optional<RunReport> report_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <future>
 #include <utility>
 
 #include "base/bytes.h"
@@ -33,40 +34,31 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// Where an item is when something goes wrong.
-struct Place {
-  std::optional<Side> side;
-};
-
 /// The side whose dump a file belongs to, if any.
 std::optional<Side> side_of(const std::filesystem::path& file, const WorkItem& item) {
-  std::error_code fault;
-  const std::filesystem::path directory = file.parent_path();
-  if (std::filesystem::equivalent(directory, item.target, fault)) {
+  const auto below = [&file](const std::filesystem::path& directory) {
+    std::error_code fault;  // the file may name the directory by another way, or not exist
+    return !directory.empty() && (file.native().starts_with(directory.native() + "/") || file == directory ||
+                                  std::filesystem::equivalent(file.parent_path(), directory, fault));
+  };
+  if (below(item.target)) {
     return Side::target;
   }
-  return std::filesystem::equivalent(directory, item.golden, fault) ? std::optional(Side::golden) : std::nullopt;
-}
-
-Graph read_graph(const std::filesystem::path& directory, Side side, const RunContext& context, Place& place) {
-  place.side = side;
-  Graph graph = build_graph(Dump::read(directory), context.options.compat);
-  place.side.reset();
-  return graph;
+  return below(item.golden) ? std::optional(Side::golden) : std::nullopt;
 }
 
 class ItemRun {
  public:
-  ItemRun(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink, ItemResult& result, Place& place)
-      : item_(item), context_(context), sink_(sink), result_(result), place_(place) {}
+  ItemRun(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink, ItemResult& result)
+      : item_(item), context_(context), sink_(sink), result_(result) {}
 
   /// All that can fail; nothing has gone to the sink when it throws.
   void compute() {
     const Stopwatch reading;
-    target_ = read_graph(item_.target, Side::target, context_, place_);
+    both_sides([this] { target_ = build_graph(Dump::read(item_.target), context_.options.compat); },
+               [this] { golden_ = build_graph(Dump::read(item_.golden), context_.options.compat); });
     note_graph(target_, Side::target);
     if (comparing()) {
-      golden_ = read_graph(item_.golden, Side::golden, context_, place_);
       note_graph(golden_, Side::golden);
     }
     const double read_seconds = reading.seconds();
@@ -89,15 +81,36 @@ class ItemRun {
   void emit() {
     const Stopwatch encoding;
     const std::optional<CompareMode> mode = comparing() ? std::optional(comparison_.mode) : std::nullopt;
-    encode(target_, comparing() ? &golden_ : nullptr, comparing() ? &comparison_ : nullptr, mode, Side::target);
+    both_sides([&] { encode(target_, comparing() ? &golden_ : nullptr, comparing() ? &comparison_ : nullptr, mode, Side::target); },
+               [&] {
+                 if (leads()) {
+                   encode(golden_, &target_, nullptr, mode, Side::golden);
+                 }
+               });
+    collect_links(target_, Side::target, owned());
     if (comparing() && leads()) {
-      encode(golden_, &target_, nullptr, mode, Side::golden);
+      collect_links(golden_, Side::golden, nullptr);
     }
     result_.findings.encode_seconds = encoding.seconds();
   }
 
  private:
   [[nodiscard]] bool comparing() const { return context_.options.comparing(); }
+
+  /// The same work for both sides (a build has one), at once if cores are free. The fault of the target goes first.
+  template <typename OfTarget, typename OfGolden>
+  void both_sides(OfTarget&& of_target, OfGolden&& of_golden) {
+    if (!comparing() || !context_.sides_at_once) {
+      of_target();
+      if (comparing()) {
+        of_golden();
+      }
+      return;
+    }
+    std::future<void> golden = std::async(std::launch::async, of_golden);
+    of_target();  // if this throws, the end of the other thread is waited for
+    golden.get();
+  }
 
   void warn(Side side, std::string_view text) {
     result_.warnings.push_back(item_name(item_) + " " + std::string(side_name(side)) + ": " + std::string(text));
@@ -214,33 +227,36 @@ class ItemRun {
     selection.nodes = side == Side::target ? owned() : nullptr;
     selection.stacks = leads();
     encode_graph(graph, other, comparison, mode, side, item_.step, item_.rank, batch_bytes, sink_, context_.options.compat, selection);
-    if (context_.link_ranks) {
-      LinkOptions options;
-      options.compat = context_.options.compat;
-      options.mode = context_.options.links;
-      options.overflow_index = context_.options.overflow_check;
-      const auto world = context_.world_ranks.find(item_.step);
-      if (world != context_.world_ranks.end()) {
-        options.world_ranks = world->second;
-      }
-      if (leads()) {
-        std::vector<GroupCount> counts = group_counts(graph, side, item_.step, item_.rank, options);
-        result_.group_counts.insert(result_.group_counts.end(), std::make_move_iterator(counts.begin()),
-                                    std::make_move_iterator(counts.end()));
-      }
-      std::vector<LinkRecord> records = link_records(graph, side, item_.step, item_.rank, options);
-      if (selection.nodes != nullptr) {
-        std::erase_if(records, [&](const LinkRecord& record) { return !(*selection.nodes)[graph.order[record.node_order]]; });
-      }
-      result_.links.insert(result_.links.end(), std::make_move_iterator(records.begin()), std::make_move_iterator(records.end()));
+  }
+
+  void collect_links(const Graph& graph, Side side, const std::vector<bool>* nodes) {
+    if (!context_.link_ranks) {
+      return;
     }
+    LinkOptions options;
+    options.compat = context_.options.compat;
+    options.mode = context_.options.links;
+    options.overflow_index = context_.options.overflow_check;
+    const auto world = context_.world_ranks.find(item_.step);
+    if (world != context_.world_ranks.end()) {
+      options.world_ranks = world->second;
+    }
+    if (leads()) {
+      std::vector<GroupCount> counts = group_counts(graph, side, item_.step, item_.rank, options);
+      result_.group_counts.insert(result_.group_counts.end(), std::make_move_iterator(counts.begin()),
+                                  std::make_move_iterator(counts.end()));
+    }
+    std::vector<LinkRecord> records = link_records(graph, side, item_.step, item_.rank, options);
+    if (nodes != nullptr) {
+      std::erase_if(records, [&](const LinkRecord& record) { return !(*nodes)[graph.order[record.node_order]]; });
+    }
+    result_.links.insert(result_.links.end(), std::make_move_iterator(records.begin()), std::make_move_iterator(records.end()));
   }
 
   const WorkItem& item_;
   const RunContext& context_;
   const std::function<void(RowBatch&&)>& sink_;
   ItemResult& result_;
-  Place& place_;
   Graph target_;
   Graph golden_;
   Comparison comparison_;
@@ -282,11 +298,10 @@ ItemResult run_item(const WorkItem& item, const RunContext& context, const std::
   result.record.step = item.step;
   result.record.rank = item.rank;
   result.record.status = "done";
-  Place place;
-  ItemRun run(item, context, sink, result, place);
-  const auto fail = [&](const std::string& reason) {
+  ItemRun run(item, context, sink, result);
+  const auto fail = [&](const std::string& reason, std::optional<Side> side = std::nullopt) {
     result.record.status = "failed";
-    result.record.error = item_name(item) + (place.side ? " " + std::string(side_name(*place.side)) : "") + ": " + reason;
+    result.record.error = item_name(item) + (side ? " " + std::string(side_name(*side)) : "") + ": " + reason;
     result.mode.reset();
   };
   bool computed = false;
@@ -294,10 +309,7 @@ ItemResult run_item(const WorkItem& item, const RunContext& context, const std::
     run.compute();
     computed = true;
   } catch (const Error& error) {
-    if (!place.side && !error.file().empty()) {
-      place.side = side_of(error.file(), item);
-    }
-    fail(error.what());
+    fail(error.what(), side_of(error.file(), item));
   } catch (const std::bad_alloc&) {
     fail("not enough memory; run fewer items at once (--threads) or more nodes");
   } catch (const std::exception& error) {

@@ -24,6 +24,8 @@ namespace msvis {
 /// What all items of a run share; read once per process.
 struct RunContext {
   RunOptions options;
+  bool sides_at_once =
+      false;  ///< cores are free: both sides of an item are read, and encoded, at once; the sink is called from two threads
   unsigned tensor_threads = 1;                                    ///< that read and compare the tensors of an item
   TensorLog tensor_log;                                           ///< may be empty; called from several threads
   bool link_ranks = false;                                        ///< communication nodes are linked

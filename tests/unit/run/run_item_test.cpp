@@ -82,7 +82,11 @@ RunContext context_of(Compat compat = Compat::standard) {
 
 Given run_shared(WorkItem item, std::uint32_t shares, RunContext context) {
   Given given;
-  const auto sink = [&given](RowBatch&& batch) { given.take(batch); };
+  std::mutex mutex;
+  const auto sink = [&](RowBatch&& batch) {
+    const std::lock_guard lock(mutex);
+    given.take(batch);
+  };
   std::vector<std::string> deferred;
   bool first = true;
   const auto run = [&] {
@@ -125,6 +129,7 @@ TEST_P(SharedItem, GivesTheSameForAnyNumberOfSharesAndThreads) {
     for (const std::uint32_t shares : {2U, 3U, 7U, 64U}) {
       RunContext context = context_of(compat);
       context.tensor_threads = 1 + shares % 3;
+      context.sides_at_once = shares % 2 == 1;
       const Given given = run_shared(item, shares, context);
       EXPECT_EQ(given.nodes, whole.nodes) << shares;
       EXPECT_EQ(given.stacks, whole.stacks) << shares;
