@@ -6,14 +6,14 @@
 
 #include "compare/compare.h"
 #include "match/match.h"
-#include "support/temp_dir.h"
+#include "support/dump_files.h"
 
 namespace msvis::test {
 
 /// A dump whose construct lists `names` (JSON array members) below the root and whose data is `data`.
 inline Dump dump_of(std::string_view data, std::string_view construct,
                     std::string_view head = R"("task": "statistics", "framework": "pytorch")") {
-  const TempDir dir;
+  const TemporaryDirectory dir;
   write_dump(dir.path(), construct, "{" + std::string(head) + ", \"data\": " + std::string(data) + "}");
   return Dump::read(dir.path());
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "msvis/error.h"
-#include "support/temp_dir.h"
+#include "support/dump_files.h"
 
 namespace msvis {
 namespace {
@@ -16,7 +16,7 @@ using ::testing::SizeIs;
 
 Graph graph_of(std::string_view construct, std::string_view dump = R"({"data": {}})", std::string_view stack = "{}",
                Compat compat = Compat::standard) {
-  const test::TempDir dir;
+  const test::TemporaryDirectory dir;
   test::write_dump(dir.path(), construct, dump, stack);
   return build_graph(Dump::read(dir.path()), compat);
 }

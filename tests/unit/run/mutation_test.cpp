@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "run/run_item.h"
-#include "support/temp_dir.h"
+#include "support/dump_files.h"
 
 namespace msvis {
 namespace {
@@ -97,7 +97,7 @@ class MutatedDumps : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MutatedDumps, EndWithRowsOrWithAnErrorThatNamesTheFile) {
   const std::filesystem::path from = std::filesystem::path(MSVIS_TESTDATA) / "golden" / GetParam();
-  const test::TempDir dir;
+  const test::TemporaryDirectory dir;
   std::filesystem::copy(from / "target", dir.path() / "target", std::filesystem::copy_options::recursive);
   std::filesystem::copy(from / "golden", dir.path() / "golden", std::filesystem::copy_options::recursive);
   RunContext context;

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "base/bytes.h"
-#include "support/temp_dir.h"
+#include "support/dump_files.h"
 
 namespace msvis {
 namespace {
@@ -161,7 +161,7 @@ TEST(SharedItem, WithoutTensorsIsDoneByTheFirstShare) {
 }
 
 TEST(RunItem, ReportsAFaultWithStepRankSideAndFile) {
-  const test::TempDir dir;
+  const test::TemporaryDirectory dir;
   test::write_dump(dir.path() / "target", R"({"Torch.f.0.forward": null})",
                    R"({"task": "statistics", "framework": "pytorch", "data": {}})");
   test::write_dump(dir.path() / "golden", R"({"Torch.f.0.forward": )", R"({"task": "statistics", "framework": "pytorch", "data": {}})");
