@@ -78,7 +78,10 @@ Cell difference_cell(double value) {
 StatisticsCells integer_cells(JsonValue target, JsonValue golden) {
   const auto small_target = small_integer(target);
   const auto small_golden = small_integer(golden);
-  constexpr std::int64_t exact_in_double = std::int64_t{1} << 53;
+  const auto exact_in_double = [](std::int64_t number) {
+    constexpr std::int64_t limit = std::int64_t{1} << 53;
+    return -limit <= number && number <= limit;
+  };
   if (small_target && small_golden) {
     std::int64_t difference = 0;
     if (!__builtin_sub_overflow(*small_target, *small_golden, &difference)) {
@@ -86,7 +89,7 @@ StatisticsCells integer_cells(JsonValue target, JsonValue golden) {
       if (*small_golden == 0) {
         return {cell, Cell::of_text("N/A")};
       }
-      if (std::abs(difference) <= exact_in_double && std::abs(*small_golden) <= exact_in_double) {
+      if (exact_in_double(difference) && exact_in_double(*small_golden)) {
         return {cell, Cell::of_percent(std::abs(static_cast<double>(difference) / static_cast<double>(*small_golden) * 100))};
       }
     }

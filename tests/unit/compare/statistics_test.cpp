@@ -44,6 +44,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"0.1", "1e-320", "0.1", "inf%"}, Case{"\"1.0\"", "1.0", "N/A", "N/A"}, Case{"true", "1", "N/A", "N/A"},
                       Case{"null", "1", "N/A", "N/A"}, Case{"1", "null", "N/A", "N/A"}, Case{"[1]", "1", "N/A", "N/A"},
                       Case{"9223372036854775807", "-9223372036854775808", "18446744073709551615", "200.0%"},
+                      Case{"-9223372036854775807", "1", "-9223372036854775808", "9.223372036854776e+20%"},
                       Case{"-0", "5", "-5", "100.0%"}));
 
 TEST(StatisticsCell, OfAnIntegerBeyondDoubleAgainstAFloatIsInfinite) {
