@@ -16,10 +16,14 @@ namespace {
 bool machine_has(InstructionSet set) {
   switch (set) {
     case InstructionSet::scalar:
-      return true;
+#if defined(MSVIS_KERNELS_NEON)
+    case InstructionSet::neon:
+#endif
 #if defined(MSVIS_KERNELS_X86)
     case InstructionSet::sse2:
+#endif
       return true;
+#if defined(MSVIS_KERNELS_X86)
     case InstructionSet::avx2: {
       unsigned eax = 0;
       unsigned ebx = 0;
@@ -31,10 +35,6 @@ bool machine_has(InstructionSet set) {
     case InstructionSet::avx512:
       return machine_has(InstructionSet::avx2) && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
              __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512cd") != 0;
-#endif
-#if defined(MSVIS_KERNELS_NEON)
-    case InstructionSet::neon:
-      return true;
 #endif
     default:
       return false;

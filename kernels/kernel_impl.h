@@ -16,11 +16,11 @@
 #include "kernels/simd.h"
 
 namespace msvis::kernels {
-namespace {
+namespace {  // NOLINT(cert-dcl59-cpp): every source that includes this has its own
 
-constexpr std::size_t column_width = Isa::float_width;
-constexpr std::size_t pass_width = column_width * Isa::columns_per_pass;
-constexpr std::size_t doubles_per_column = Isa::float_width / Isa::double_width;
+inline constexpr std::size_t column_width = Isa::float_width;
+inline constexpr std::size_t pass_width = column_width * Isa::columns_per_pass;
+inline constexpr std::size_t doubles_per_column = Isa::float_width / Isa::double_width;
 
 // How a kernel reads the numbers of some lanes of a row.
 struct ReadFloat32 {
@@ -68,7 +68,7 @@ MSVIS_INLINE double larger(double a, double b) {
 
 template <typename Number, typename Vector>
 MSVIS_INLINE double largest(const Vector& vector) {
-  Number all[sizeof(Vector) / sizeof(Number)];
+  Number all[sizeof(Number) == sizeof(float) ? Isa::float_width : Isa::double_width];
   Isa::store(vector, all);
   Number most = all[0];
   for (const Number number : all) {
@@ -82,10 +82,10 @@ MSVIS_INLINE double largest(const Vector& vector) {
 template <std::size_t size>
 struct Rows {
   static constexpr std::size_t row_bytes = lanes * size;
+  alignas(64) unsigned char rest[row_bytes] = {};
   const unsigned char* full;
   std::size_t count;
   std::size_t padding;
-  alignas(64) unsigned char rest[row_bytes] = {};
 
   MSVIS_INLINE Rows(const void* data, std::size_t numbers)
       : full(static_cast<const unsigned char*>(data)), count(numbers / lanes), padding((lanes - numbers % lanes) % lanes) {
@@ -270,7 +270,7 @@ struct SpecialValues {
     golden_negative.add(golden_is_negative);
     matches.add(Isa::either(Isa::either(finite, both_infinite), neither_number));
     sign_mismatches.add(Isa::either(Isa::both(target_is_positive, golden_is_negative), Isa::both(target_is_negative, golden_is_positive)));
-    all += static_cast<std::uint32_t>(sizeof(Vector) / sizeof(Number));
+    all += static_cast<std::uint32_t>(sizeof(Number) == sizeof(float) ? Isa::float_width : Isa::double_width);
     const Vector zero = Isa::set(Number{0});
     target = Isa::select(finite, target, zero);
     golden = Isa::select(finite, golden, zero);
@@ -357,8 +357,8 @@ struct AsDouble {
 
   static MSVIS_INLINE Isa::Wide load_wide(const unsigned char* row, std::size_t lane, Errors& errors) {
     const Isa::Wide both = load(row, lane);
-    for (std::size_t k = 0; k < doubles_per_column; ++k) {
-      errors.target_zero.add(Isa::equal(both.part[k], Isa::set(0.0)));
+    for (const Isa::Double& part : both.part) {
+      errors.target_zero.add(Isa::equal(part, Isa::set(0.0)));
     }
     return both;
   }

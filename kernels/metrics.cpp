@@ -21,7 +21,7 @@ using kernels::KernelTable;
 using Sums = PartialMetrics::Sums;
 using Node = PartialMetrics::Node;
 
-static_assert(std::is_trivially_copyable_v<Node> && sizeof(Sums) == 23 * 8 && sizeof(Node) == 25 * 8);
+static_assert(std::is_trivially_copyable_v<Node> && sizeof(Sums) == 23 * sizeof(double) && sizeof(Node) == 25 * sizeof(double));
 
 constexpr std::size_t max_chunks_per_block = 2 * metric_block_elements / chunk_numbers;  // two numbers per complex element
 
@@ -213,18 +213,18 @@ class Pair {
     return reinterpret_cast<const Number*>(buffer.data());
   }
 
-  const KernelTable& table_;
-  std::size_t numbers_per_element_;
-  bool as_float_;
-  bool same_type_;
-  Side target_;
-  Side golden_;
-  const kernels::Kernels* direct_;
-  bool far_apart_ = false;  ///< many numbers of the block differ by much, so that the `close` kernels don't pay
   alignas(64) Buffer target_buffer_;
   alignas(64) Buffer golden_buffer_;
   alignas(64) RawBuffer swapped_target_;
   alignas(64) RawBuffer swapped_golden_;
+  const KernelTable& table_;
+  std::size_t numbers_per_element_;
+  bool as_float_;
+  bool same_type_;
+  bool far_apart_ = false;  ///< many numbers of the block differ by much, so that the `close` kernels don't pay
+  Side target_;
+  Side golden_;
+  const kernels::Kernels* direct_;
 };
 
 /// Sums of one block, chunks added pairwise. Sets worst_index only if max_abs exceeds `located`.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cells.h"
 #include "kernels/number_formats.h"
@@ -28,7 +29,11 @@ T read(const unsigned char* bytes) {
 
 template <typename Integer>
 void set_integer(Scalar& scalar, Integer value) {
-  scalar.integer = static_cast<std::uint64_t>(value);
+  if constexpr (std::is_signed_v<Integer>) {
+    scalar.integer = static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+  } else {
+    scalar.integer = value;
+  }
   scalar.real = static_cast<double>(value);
 }
 

@@ -22,7 +22,7 @@
 #define MSVIS_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace msvis::kernels {
-namespace {
+namespace {  // NOLINT(cert-dcl59-cpp): every source that includes this has its own
 
 #ifndef MSVIS_SIMD_VECTORS
 

@@ -29,7 +29,7 @@ using msvis::MetricOptions;
 using msvis::TensorSpan;
 
 constexpr std::size_t cached_bytes = std::size_t{512} << 10U;  // of one side, per thread
-constexpr std::size_t memory_bytes = std::size_t{128} << 20U;  // of one side, all threads together
+constexpr std::size_t memory_bytes = std::size_t{64} << 20U;   // of one side, all threads together
 
 struct Free {
   void operator()(void* memory) const { std::free(memory); }  // NOLINT(cppcoreguidelines-no-malloc)
@@ -154,7 +154,7 @@ struct Case {
 };
 
 std::size_t repetitions_for(bool in_memory) {
-  return in_memory ? 40 : 2000;
+  return in_memory ? 60 : 500;
 }
 
 void run_case(benchmark::State& state, const Case& shape) {
