@@ -32,6 +32,7 @@ class Built {
 
 std::vector<std::string> keys(const std::vector<Item>& items) {
   std::vector<std::string> all;
+  all.reserve(items.size());
   for (const Item& item : items) {
     all.emplace_back(item.key);
   }
