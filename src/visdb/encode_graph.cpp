@@ -105,12 +105,8 @@ class DisplayWriter {
       const auto found = by_name_.find(key);
       return found == by_name_.end() ? nullptr : found->second;
     }
-    for (auto at = names_.rbegin(); at != names_.rend(); ++at) {
-      if (at->first == key) {
-        return at->second;
-      }
-    }
-    return nullptr;
+    const auto last = std::find_if(names_.rbegin(), names_.rend(), [&](const auto& named) { return named.first == key; });
+    return last == names_.rend() ? nullptr : last->second;
   }
 
   /// Whether the comparison adds this key itself (it then takes the place of a member that the dump had under that name).
@@ -410,7 +406,7 @@ void encode_graph(const Graph& graph, const Graph* other, const Comparison* comp
     stacks.texts.clear();
   }
   for (std::string& text : stacks.texts) {
-    bytes += text.size() + sizeof text;
+    bytes += text.size() + sizeof(std::string);
     batch.stacks.push_back(std::move(text));
     ++stack;
     flush_if_full();

@@ -295,12 +295,13 @@ int main(int count, char** arguments) {
     }
   }
   constexpr int ranks = 8;
+  const std::size_t nodes = rows / 16;  // two graphs for each rank
   std::vector<msvis::RowBatch> batches;
   std::size_t made = 0;
   std::size_t bytes = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     for (const msvis::Side side : {msvis::Side::target, msvis::Side::golden}) {
-      for (msvis::RowBatch& batch : make_graph(side, rank, rows / (2 * ranks))) {
+      for (msvis::RowBatch& batch : make_graph(side, rank, nodes)) {
         made += batch.nodes.size();
         for (const msvis::NodeRow& row : batch.nodes) {
           bytes += row.input_data.size() + row.output_data.size() + row.name.size() + row.matched_node_link.size();

@@ -35,6 +35,17 @@ RowBatch full_batch() {
   second.type = NodeType::api_collection;
   second.sub_nodes = "[\"a\"]";
   batch.nodes = {first, second};
+  TensorRow tensor;
+  tensor.node = first.name;
+  tensor.parameter = "Functional.linear.0.forward.input.0";
+  tensor.skipped = "unreadable";
+  tensor.reason = "no such file";
+  tensor.shape = {2, 3};
+  tensor.elements = 6;
+  tensor.metrics.bit_identical = true;
+  tensor.metrics.golden_values.zero = 4;
+  tensor.metrics.worst = WorstElement{5, true, 1.5, -2.5};
+  batch.tensors = {tensor, TensorRow{}};
   return batch;
 }
 
@@ -63,6 +74,21 @@ void expect_equal(const RowBatch& left, const RowBatch& right) {
     EXPECT_EQ(a.matched_distributed, b.matched_distributed);
     EXPECT_EQ(a.input_data, b.input_data);
     EXPECT_EQ(a.output_data, b.output_data);
+  }
+  ASSERT_EQ(left.tensors.size(), right.tensors.size());
+  for (std::size_t at = 0; at < left.tensors.size(); ++at) {
+    const TensorRow& a = left.tensors[at];
+    const TensorRow& b = right.tensors[at];
+    EXPECT_EQ(a.node, b.node);
+    EXPECT_EQ(a.parameter, b.parameter);
+    EXPECT_EQ(a.skipped, b.skipped);
+    EXPECT_EQ(a.reason, b.reason);
+    EXPECT_EQ(a.shape, b.shape);
+    EXPECT_EQ(a.elements, b.elements);
+    EXPECT_EQ(a.metrics.bit_identical, b.metrics.bit_identical);
+    EXPECT_EQ(a.metrics.target_values, b.metrics.target_values);
+    EXPECT_EQ(a.metrics.golden_values, b.metrics.golden_values);
+    EXPECT_EQ(a.metrics.worst, b.metrics.worst);
   }
 }
 
@@ -116,10 +142,13 @@ TEST(RowBatch, UnknownEnumeratorsAreRefused) {
 }
 
 TEST(RowBatch, AHugeCountAllocatesNothing) {
-  std::string bytes = pack(RowBatch{});
-  // The last eight bytes are the number of rows.
-  bytes.replace(bytes.size() - 8, 8, std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x0F", 8));
-  expect_refused(bytes);
+  const std::string good = pack(RowBatch{});
+  // The last three numbers count the stacks, the nodes and the tensors.
+  for (const std::size_t from_end : {std::size_t{24}, std::size_t{16}, std::size_t{8}}) {
+    std::string bytes = good;
+    bytes.replace(bytes.size() - from_end, 8, std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x0F", 8));
+    expect_refused(bytes);
+  }
 }
 
 }  // namespace

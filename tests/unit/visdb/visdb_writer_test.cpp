@@ -155,6 +155,45 @@ TEST(VisDbWriter, RunTables) {
   EXPECT_EQ(single_value(file, "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"), "0");
 }
 
+TEST(VisDbWriter, WhatIsKnownOfTensors) {
+  const TemporaryDirectory directory;
+  VisDbWriter writer(directory.path(), false);
+  TensorRow row;
+  row.node = "Functional.linear.0.forward";
+  row.parameter = "Functional.linear.0.forward.input.0";
+  row.shape = {2, 3, 4};
+  row.elements = 24;
+  row.metrics.bit_identical = false;
+  row.metrics.target_values = {1, 2, 3, 4};
+  row.metrics.golden_values = {5, 6, 7, 8};
+  row.metrics.worst = WorstElement{23, false, 1.5, -2.5};
+  for (const int rank : {0, 1}) {
+    RowBatch batch = small_graph(Side::target, 0, rank, false);
+    batch.tensors = {row};
+    writer.add(batch);
+    TensorRow unreadable;
+    unreadable.node = row.node;
+    unreadable.parameter = "x";
+    unreadable.skipped = "unreadable";
+    unreadable.reason = "no such file";
+    batch = {};
+    batch.rank = rank;
+    batch.tensors = {unreadable};
+    writer.add(batch);
+  }
+  writer.remove(0, 0);
+  RunConfig config;
+  config.ranks = {1};
+  config.steps = {0};
+  const fs::path file = writer.finish(config, {}, {});
+  EXPECT_EQ(visdb_violations(file), "");
+  EXPECT_THAT(query_visdb(file, "SELECT * FROM msvis_tensor ORDER BY parameter"),
+              ElementsAre(ElementsAre("0", "1", row.node, row.parameter, "", "", "24", "0", "[1, 2, 3]", "real", "1.5", "-2.5", "1", "2",
+                                      "3", "4", "5", "6", "7", "8"),
+                          ElementsAre("0", "1", row.node, "x", "unreadable", "no such file", "0", "0", std::nullopt, std::nullopt,
+                                      std::nullopt, std::nullopt, "0", "0", "0", "0", "0", "0", "0", "0")));
+}
+
 TEST(VisDbWriter, FileFacts) {
   const TemporaryDirectory directory;
   const fs::path file = write_comparison(directory.path());
@@ -363,7 +402,7 @@ template <typename Body>
 int in_full_file_system(rlim_t bytes, Body&& body) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::signal(SIGXFSZ, SIG_IGN);
+    (void)::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{bytes, bytes};
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) {
       ::_exit(4);
@@ -376,7 +415,7 @@ int in_full_file_system(rlim_t bytes, Body&& body) {
       const bool one_line = std::string(error.what()).find('\n') == std::string::npos;
       code = error.category() == ErrorCategory::io && named && one_line ? 0 : 3;
       if (code != 0) {
-        std::fprintf(stderr, "%s\n", error.what());
+        (void)std::fprintf(stderr, "%s\n", error.what());
       }
     }
     ::_exit(code);
