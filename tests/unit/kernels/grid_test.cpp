@@ -326,7 +326,7 @@ TEST(KernelGrid, LengthsAndMisalignments) {
   std::mt19937_64 random(1);
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16, DType::float64}) {
     for (const std::size_t length : lengths) {
-      for (const std::size_t shift : {0, 1, 2, 3, 4, 7, 8, 16, 31}) {
+      for (const std::size_t shift : std::vector<std::size_t>{0, 1, 2, 3, 4, 7, 8, 16, 31}) {
         Tensor target(dtype, length, shift);
         Tensor golden(dtype, length, (shift * 3) % 64);
         fill(target, golden, random, 0, true);
@@ -366,7 +366,7 @@ TEST(KernelGrid, BlockBorders) {
                                                       {DType::bfloat16, DType::float32},   {DType::float16, DType::float32},
                                                       {DType::complex64, DType::complex64}};
   for (const auto& [first, second] : pairs) {
-    for (const std::size_t length : {65535, 65536, 65537, 200001}) {
+    for (const std::size_t length : std::vector<std::size_t>{65535, 65536, 65537, 200001}) {
       Tensor target(first, length, 2);
       Tensor golden(second, length, 4);
       fill(target, golden, random, 0, true);
@@ -378,7 +378,7 @@ TEST(KernelGrid, BlockBorders) {
 TEST(KernelGrid, NotFinite) {
   std::mt19937_64 random(4);
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16, DType::float64, DType::float8_e5m2}) {
-    for (const std::size_t length : {1, 5, 16, 33, 2047, 2048, 2049, 70000}) {
+    for (const std::size_t length : std::vector<std::size_t>{1, 5, 16, 33, 2047, 2048, 2049, 70000}) {
       for (const double share : {0.001, 0.3, 1.0}) {
         for (const bool same : {true, false}) {
           Tensor target(dtype, length, 1);
@@ -451,7 +451,7 @@ TEST(KernelGrid, CloseAndFarApart) {
 TEST(KernelGrid, IdenticalSides) {
   std::mt19937_64 random(5);
   for (const DTypeInfo& info : dtype_infos) {
-    for (const std::size_t length : {1, 17, 2048, 2049, 66000}) {
+    for (const std::size_t length : std::vector<std::size_t>{1, 17, 2048, 2049, 66000}) {
       Tensor target(info.dtype, length, 5);
       Tensor golden(info.dtype, length, 2);
       fill(target, golden, random, 0.01, true);
