@@ -9,7 +9,7 @@ build_packages=(
   nlohmann-json3-dev libsqlite3-dev libxsimd-dev libsimdjson-dev libyaml-cpp-dev libcli11-dev zlib1g-dev
 )
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 sqlite3)
-check_packages=(clang clang-format clang-tidy git)
+check_packages=(clang libclang-rt-14-dev clang-format clang-tidy git)
 
 say() { printf '== %s\n' "$*"; }
 

@@ -8,8 +8,8 @@ usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--preset NAME] [--no-install] [LABEL ...] [-- CTEST-OPTION ...]
 
-  LABEL          only tests with one of these labels: unit, parity, mpi, package, fuzz, bench, slurm (default: all but bench and slurm)
-  --preset NAME  release (default), debug or asan
+  LABEL          only tests with one of these labels: unit, parity, mpi, failure, docs, package (default: all)
+  --preset NAME  release (default), debug, asan, or fuzz (clang, sanitizers and fuzzers)
   --no-install   do not look for missing packages
   -- ...         passed on to ctest, for example: -- -R parity.md5 --verbose
 TEXT
@@ -46,6 +46,6 @@ cmake --build "$build" --parallel "$jobs"
 if [ ${#labels[@]} -gt 0 ]; then
   ctest_options+=(-L "^($(IFS='|'; echo "${labels[*]}"))\$")
 else
-  ctest_options+=(-LE '^(bench|slurm)$')
+  ctest_options+=(-LE '^slurm$')
 fi
 exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" "${ctest_options[@]}"
