@@ -99,7 +99,7 @@ class OutputDirectoryTest : public testing::Test {
 };
 
 TEST_F(OutputDirectoryTest, CreatesWithModeWhateverTheUmask) {
-  for (const mode_t mask : {0000, 0777, 0022}) {
+  for (const mode_t mask : {mode_t{0000}, mode_t{0777}, mode_t{0022}}) {
     const mode_t before = umask(mask);
     {
       OutputDirectory directory(folder_ / "a" / "b/");
