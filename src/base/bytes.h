@@ -51,9 +51,13 @@ class ByteReader {
   template <typename T>
   requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   [[nodiscard]] T get() {
-    T value;
-    std::memcpy(&value, cut(sizeof value).data(), sizeof value);
-    return value;
+    if constexpr (std::is_same_v<T, bool>) {
+      return get<std::uint8_t>() != 0;  // any other byte would be no value of the type
+    } else {
+      T value;
+      std::memcpy(&value, cut(sizeof value).data(), sizeof value);
+      return value;
+    }
   }
   [[nodiscard]] std::string_view get_view() { return cut(get<std::uint64_t>()); }
   [[nodiscard]] std::string get_string() { return std::string(get_view()); }

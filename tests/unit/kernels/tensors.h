@@ -37,6 +37,15 @@ class Tensor {
     big_endian_ = true;
   }
 
+  /// The nearest value of an integer type; 0 for NaN.
+  template <typename T>
+  static T saturated(double value) {
+    if (!(value > static_cast<double>(std::numeric_limits<T>::min()))) {
+      return std::isnan(value) ? T{0} : std::numeric_limits<T>::min();
+    }
+    return value >= static_cast<double>(std::numeric_limits<T>::max()) ? std::numeric_limits<T>::max() : static_cast<T>(value);
+  }
+
   template <typename T>
   void set_raw(std::size_t index, T value) {
     std::memcpy(data() + index * sizeof value, &value, sizeof value);
@@ -54,21 +63,21 @@ class Tensor {
       case DType::bfloat16:
         return set_raw(index, static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16U));
       case DType::int8:
-        return set_raw(index, static_cast<std::int8_t>(value));
+        return set_raw(index, saturated<std::int8_t>(value));
       case DType::int16:
-        return set_raw(index, static_cast<std::int16_t>(value));
+        return set_raw(index, saturated<std::int16_t>(value));
       case DType::int32:
-        return set_raw(index, static_cast<std::int32_t>(value));
+        return set_raw(index, saturated<std::int32_t>(value));
       case DType::int64:
-        return set_raw(index, static_cast<std::int64_t>(value));
+        return set_raw(index, saturated<std::int64_t>(value));
       case DType::uint8:
-        return set_raw(index, static_cast<std::uint8_t>(value));
+        return set_raw(index, saturated<std::uint8_t>(value));
       case DType::uint16:
-        return set_raw(index, static_cast<std::uint16_t>(value));
+        return set_raw(index, saturated<std::uint16_t>(value));
       case DType::uint32:
-        return set_raw(index, static_cast<std::uint32_t>(value));
+        return set_raw(index, saturated<std::uint32_t>(value));
       case DType::uint64:
-        return set_raw(index, static_cast<std::uint64_t>(value));
+        return set_raw(index, saturated<std::uint64_t>(value));
       case DType::boolean:
         return set_raw(index, static_cast<std::uint8_t>(value != 0 ? 1 : 0));
       case DType::complex64:
