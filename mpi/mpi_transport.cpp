@@ -313,6 +313,8 @@ class MpiTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_mpi_transport(int& argc, char**& argv) { return std::make_unique<MpiTransport>(argc, argv); }
+std::unique_ptr<Transport> make_mpi_transport(int& argc, char**& argv) {
+  return std::make_unique<MpiTransport>(argc, argv);
+}
 
 }  // namespace msvis

@@ -18,7 +18,8 @@ constexpr mode_t directory_mode = 0750;
 constexpr mode_t writable_by_others = 0022;
 
 [[noreturn]] void fail(const fs::path& path, const std::string& reason) {
-  throw Error(ErrorCategory::path, "the output directory " + printable(path.string()) + " " + reason + "; choose another one with -o", path);
+  throw Error(ErrorCategory::path, "the output directory " + printable(path.string()) + " " + reason + "; choose another one with -o",
+              path);
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ void RunReport::fatal(std::string_view text) {
 
 void RunReport::tell_left_out() {
   if (left_out_ > 0) {
-    log_.info(std::to_string(left_out_) + " lines were left out of this log because many came at once; table msvis_item of the result "
+    log_.info(std::to_string(left_out_) +
+              " lines were left out of this log because many came at once; table msvis_item of the result "
               "holds what became of each (step, rank)");
     left_out_ = 0;
   }

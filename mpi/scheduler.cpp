@@ -134,8 +134,8 @@ class WriterThread {
 // What process 0 knows and decides.
 class Coordinator {
  public:
-  Coordinator(Transport& transport, std::vector<ScheduledItem> items, const std::vector<std::string>& threads_of, const ScheduleHooks& hooks,
-              const ScheduleLimits& limits, Wakeup& wakeup)
+  Coordinator(Transport& transport, std::vector<ScheduledItem> items, const std::vector<std::string>& threads_of,
+              const ScheduleHooks& hooks, const ScheduleLimits& limits, Wakeup& wakeup)
       : transport_(transport), hooks_(hooks), limits_(limits), items_(std::move(items)), writer_(hooks, wakeup) {
     for (int process = 0; process < transport.processes(); ++process) {
       auto& seat = seats_.emplace_back();
@@ -272,7 +272,8 @@ class Coordinator {
     }
   }
 
-  // Hands out one item after another to the process with the smallest share of its threads in work, as long as there is one that can take one.
+  // Hands out one item after another to the process with the smallest share of its threads in work, as long as there is one that can take
+  // one.
   bool hand_out() {
     bool moved = false;
     std::vector<bool> full(nodes_.size(), false);  // no waiting item fits into the node's memory now
@@ -293,7 +294,8 @@ class Coordinator {
         const std::size_t item = seat.pinned.front();
         seat.pinned.pop_front();
         give(item, best);
-      } else if (const auto item = std::find_if(waiting_.begin(), waiting_.end(), [&](std::size_t number) { return fits(number, seat.node); });
+      } else if (const auto item =
+                     std::find_if(waiting_.begin(), waiting_.end(), [&](std::size_t number) { return fits(number, seat.node); });
                  item != waiting_.end()) {
         const std::size_t number = *item;
         waiting_.erase(item);

@@ -36,8 +36,12 @@ void note_signals() {
   }
 }
 
-int noted_signal() { return first_signal.load(); }
+int noted_signal() {
+  return first_signal.load();
+}
 
-int exit_code_of_signal(int signal_number) { return signal_number == SIGINT ? 130 : 1; }
+int exit_code_of_signal(int signal_number) {
+  return signal_number == SIGINT ? 130 : 1;
+}
 
 }  // namespace msvis

@@ -53,12 +53,14 @@ class SoloTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_solo_transport() { return std::make_unique<SoloTransport>(); }
+std::unique_ptr<Transport> make_solo_transport() {
+  return std::make_unique<SoloTransport>();
+}
 
 bool started_by_launcher() {
-  static constexpr std::array variables = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK",       "PMI_RANK",    "PMI_SIZE",
-                                           "PMI_ID",               "MPI_LOCALNRANKS", "PMI_FD",      "MV2_COMM_WORLD_SIZE",
-                                           "MPIRUN_RANK",          "ALPS_APP_PE",     "PALS_RANKID", "FLUX_TASK_RANK"};
+  static constexpr std::array variables = {
+      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK",    "PMI_SIZE",    "PMI_ID",        "MPI_LOCALNRANKS", "PMI_FD",
+      "MV2_COMM_WORLD_SIZE",  "MPIRUN_RANK", "ALPS_APP_PE", "PALS_RANKID", "FLUX_TASK_RANK"};
   for (const char* variable : variables) {
     if (std::getenv(variable) != nullptr) {
       return true;
@@ -106,6 +108,8 @@ std::optional<Fault> capture_fault(const std::function<void()>& work) {
   }
 }
 
-void Backoff::sleep() { std::this_thread::sleep_for(next()); }
+void Backoff::sleep() {
+  std::this_thread::sleep_for(next());
+}
 
 }  // namespace msvis

@@ -130,7 +130,9 @@ WorkerPool::~WorkerPool() {
   }
 }
 
-unsigned WorkerPool::threads() const { return static_cast<unsigned>(state_->threads.size()); }
+unsigned WorkerPool::threads() const {
+  return static_cast<unsigned>(state_->threads.size());
+}
 
 void WorkerPool::give(std::size_t item, std::string bytes) {
   {
@@ -176,6 +178,8 @@ void WorkerPool::stop() {
   state_->space_changed.notify_all();
 }
 
-unsigned WorkerPool::left_behind() { return threads_left_behind.load(); }
+unsigned WorkerPool::left_behind() {
+  return threads_left_behind.load();
+}
 
 }  // namespace msvis

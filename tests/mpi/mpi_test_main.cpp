@@ -7,7 +7,9 @@ namespace {
 std::unique_ptr<Transport> test_transport;
 }  // namespace
 
-Transport& transport() { return *test_transport; }
+Transport& transport() {
+  return *test_transport;
+}
 
 }  // namespace msvis
 

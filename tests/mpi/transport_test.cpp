@@ -18,7 +18,9 @@ std::string text_for(int from, int to, std::size_t size) {
   return text;
 }
 
-std::size_t uneven_size(int from, int to) { return static_cast<std::size_t>((from * 5 + to * 3) % 4) * 977 + static_cast<std::size_t>(to); }
+std::size_t uneven_size(int from, int to) {
+  return static_cast<std::size_t>((from * 5 + to * 3) % 4) * 977 + static_cast<std::size_t>(to);
+}
 
 TEST(Transport, ProcessesAndNodes) {
   auto& t = transport();
