@@ -345,7 +345,7 @@ class Exchange {
             for (std::size_t k = begin; k < end; ++k) {
               records.push_back(unpack_record(entries[k].bytes));
             }
-            std::vector<Link> links = pair_records(std::move(records));
+            std::vector<Link> links = pair_records(records);
             const auto first_batch =
                 std::stable_partition(links.begin(), links.end(), [](const Link& link) { return link.kind != LinkKind::batch; });
             for (auto link = first_batch; link != links.end(); ++link) {

@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   transport.reset();
   if (msvis::WorkerPool::left_behind() > 0) {
     // Threads that could not be interrupted still use what would now be destroyed.
-    std::fflush(nullptr);
+    static_cast<void>(std::fflush(nullptr));
     std::_Exit(exit_code);
   }
   return exit_code;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -42,19 +43,18 @@ OutputDirectory::OutputDirectory(const fs::path& path) : path_(fs::absolute(path
     }
     missing.push_back(level);
   }
-  for (auto level = missing.rbegin(); level != missing.rend(); ++level) {
-    if (mkdir(level->c_str(), directory_mode) != 0) {
+  std::reverse(missing.begin(), missing.end());
+  for (const auto& level : missing) {
+    if (mkdir(level.c_str(), directory_mode) != 0) {
       if (errno == EEXIST) {
         continue;  // another program was faster
       }
       const std::string reason = std::strerror(errno);
-      for (auto made = created_.rbegin(); made != created_.rend(); ++made) {
-        rmdir(made->c_str());
-      }
-      fail(*level, "can't be created (" + reason + ")");
+      remove_created();
+      fail(level, "can't be created (" + reason + ")");
     }
-    created_.push_back(*level);
-    chmod(level->c_str(), directory_mode);
+    created_.insert(created_.begin(), level);
+    chmod(level.c_str(), directory_mode);
   }
   if (access(path_.c_str(), W_OK | X_OK) != 0) {
     fail(path_, "is not writable");
@@ -62,8 +62,12 @@ OutputDirectory::OutputDirectory(const fs::path& path) : path_(fs::absolute(path
 }
 
 OutputDirectory::~OutputDirectory() {
-  for (auto level = created_.rbegin(); level != created_.rend(); ++level) {
-    if (rmdir(level->c_str()) != 0) {
+  remove_created();
+}
+
+void OutputDirectory::remove_created() const {
+  for (const auto& level : created_) {
+    if (rmdir(level.c_str()) != 0) {
       break;
     }
   }

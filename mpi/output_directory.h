@@ -22,8 +22,10 @@ class OutputDirectory {
   [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
+  void remove_created() const;
+
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> created_;  // outermost first
+  std::vector<std::filesystem::path> created_;  // innermost first
 };
 
 }  // namespace msvis

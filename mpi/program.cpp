@@ -63,7 +63,7 @@ std::string utc_text(std::time_t time) {
 
 std::string seconds_text(double seconds) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f s", seconds);
+  static_cast<void>(std::snprintf(text.data(), text.size(), "%.2f s", seconds));
   return text.data();
 }
 
@@ -229,8 +229,7 @@ class Program {
     report_->log().error(text);
     report_->progress().error(text);
     report_->progress().finish_soon(signal_number == SIGINT ? std::chrono::milliseconds(1100) : pause_when_killed);
-    std::fprintf(stderr, "msvis-mpi: error: %s\n", text.c_str());
-    std::fflush(stderr);
+    print(stderr, "msvis-mpi: error: " + text + "\n");
     remove_partial_file();  // a thread may have begun a new journal
     transport_.abort(exit_code_of_signal(signal_number));
   }
@@ -264,7 +263,7 @@ class Program {
     context_->sides_at_once = items < all_threads_;
     context_->tensor_threads = std::max(threads_, options_.io_depth > 0 ? options_.io_depth : threads_);
     if (options_.tensor_log) {
-      context_->tensor_log = [](const std::string& line) { std::fputs((log_text(line) + "\n").c_str(), stderr); };
+      context_->tensor_log = [](const std::string& line) { print(stderr, log_text(line) + "\n"); };
     }
 
     fault = capture_fault([&] {
@@ -745,8 +744,7 @@ class Program {
     report_->progress().set(100);
     report_->progress().finish();
     const std::string text = summary_text(summary_);
-    std::fwrite(text.data(), 1, text.size(), stderr);
-    std::fflush(stderr);
+    print(stderr, text);
     return told ? summary_.exit_code : exit_failed;
   }
 
@@ -914,8 +912,7 @@ int run_program(Transport& transport, int argc, const char* const* argv) {
   // Process 0 decides: 0 goes on, else the exit code plus one.
   std::string verdict;
   if (transport.process() == 0 && !parsed.options) {
-    std::fputs(parsed.text.c_str(), parsed.exit_code == 0 ? stdout : stderr);
-    std::fflush(nullptr);
+    print(parsed.exit_code == 0 ? stdout : stderr, parsed.text);
     if (parsed.exit_code != 0) {
       end_progress_of_wrong_usage(arguments, parsed.text);
     }
@@ -959,8 +956,7 @@ void print_last_error(const Transport* transport, const char* text) {
     line += "process " + std::to_string(transport->process()) + ": ";
   }
   line += log_text(text) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  std::fflush(stderr);
+  print(stderr, line);
 }
 
 }  // namespace msvis

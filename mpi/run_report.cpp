@@ -60,9 +60,7 @@ void RunReport::fatal(std::string_view text) {
   log_.error(text);
   progress_.error(text);
   progress_.finish();
-  const std::string line = "msvis-mpi: error: " + log_text(text) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  std::fflush(stderr);
+  print(stderr, "msvis-mpi: error: " + log_text(text) + "\n");
 }
 
 void RunReport::tell_left_out() {

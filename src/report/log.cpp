@@ -62,6 +62,11 @@ std::string log_text(std::string_view text) {
   return clean;
 }
 
+void print(std::FILE* stream, std::string_view text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stream));
+  static_cast<void>(std::fflush(stream));
+}
+
 Logger::Logger(std::FILE* stream, LogLevel lowest) : stream_(stream), lowest_(lowest) {}
 
 LogLevel Logger::level_from_environment() {
@@ -90,8 +95,7 @@ void Logger::write(LogLevel level, std::string_view text) {
   whole += text;
   whole += '\n';
   const std::lock_guard lock(mutex_);
-  std::fwrite(whole.data(), 1, whole.size(), stream_);
-  std::fflush(stream_);
+  print(stream_, whole);
 }
 
 }  // namespace msvis

@@ -15,6 +15,9 @@ enum class LogLevel : std::uint8_t { debug, info, warning, error, nothing };
 /// the viewer finds progress lines can't be forged.
 std::string log_text(std::string_view text);
 
+/// Writes and flushes. A stream that takes nothing any more is not an error of the run: there is nobody left to tell.
+void print(std::FILE* stream, std::string_view text);
+
 /// Lines on one stream, each flushed. Any thread.
 class Logger {
  public:

@@ -21,7 +21,7 @@ constexpr std::size_t longest_error = 1000;
 std::string duration_text(double seconds) {
   const auto whole = static_cast<long>(std::min(seconds, 359999.0));
   std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+  static_cast<void>(std::snprintf(text.data(), text.size(), "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60));
   return text.data();
 }
 
@@ -30,18 +30,23 @@ std::array<char, 512> crash_lines{};     // NOLINT(cppcoreguidelines-avoid-non-c
 std::array<char, 512> crash_end_line{};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 std::array<char, 4200> crash_file{};     // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
+// May be called in a signal handler.
+void write_text(const char* text) {
+  const auto written = write(STDOUT_FILENO, text, strlen(text));
+  static_cast<void>(written);
+}
+
 extern "C" void on_crash(int signal_number) {
   // Only calls that are allowed in a signal handler. The default action was restored by SA_RESETHAND.
   if (crash_file[0] != '\0') {
     unlink(crash_file.data());
   }
   if (crash_lines[0] != '\0') {
-    auto written = write(STDOUT_FILENO, crash_lines.data(), strlen(crash_lines.data()));
+    write_text(crash_lines.data());
     sleep(2);
-    written = write(STDOUT_FILENO, crash_end_line.data(), strlen(crash_end_line.data()));
-    static_cast<void>(written);
+    write_text(crash_end_line.data());
   }
-  raise(signal_number);
+  static_cast<void>(raise(signal_number));
 }
 
 template <std::size_t size>
@@ -55,7 +60,7 @@ void copy_text(std::array<char, size>& to, const std::string& text) {
 
 std::string progress_text(double percent, bool running, const std::vector<std::string>& errors) {
   std::array<char, 32> number{};
-  std::snprintf(number.data(), number.size(), "%.1f", percent);
+  static_cast<void>(std::snprintf(number.data(), number.size(), "%.1f", percent));
   std::string text = "PROGRESS: {\"current_progress\": ";
   text += percent >= 100 ? "100" : number.data();
   text += ", \"process_running\": ";
@@ -155,8 +160,7 @@ void Progress::draw_bar(bool last) {
   if (last) {
     bar += '\n';
   }
-  std::fwrite(bar.data(), 1, bar.size(), options_.bar);
-  std::fflush(options_.bar);
+  print(options_.bar, bar);
 }
 
 void guard_against_crash(bool progress_lines, const std::string& partial_file) {
