@@ -177,6 +177,16 @@ void match_fuzzy(Graph& target, Graph& golden) {
   });
 }
 
+void match_by_name(Graph& target, Graph& golden) {
+  reset_links(target);
+  reset_links(golden);
+  walk(target, [&](std::uint32_t node) {
+    if (const std::uint32_t partner = find_node(golden, target.nodes[node].name); partner != no_node) {
+      link(target, node, golden, partner);
+    }
+  });
+}
+
 void match_mapped(Graph& target, Graph& golden, const LayerMapping& mapping, Compat compat, std::vector<std::string>& warnings,
                   MappingUsage* usage) {
   reset_links(target);

@@ -20,6 +20,9 @@ void match_exact(Graph& target, Graph& golden);
 /// Fuzzy matching (3.2).
 void match_fuzzy(Graph& target, Graph& golden);
 
+/// Matching by equal names, whatever the ancestors: what is left of a layer mapping whose file is unusable (Compat::reference; 3.3).
+void match_by_name(Graph& target, Graph& golden);
+
 /// How often the rules of a mapping were used; vectors are parallel to those of LayerMapping::rules_by_class. Sums of several pairs are
 /// built with `add`.
 struct MappingUsage {

@@ -142,6 +142,8 @@ class ItemRun {
     const RunOptions& options = context_.options;
     if (options.fuzzy_match) {
       match_fuzzy(target_, golden_);
+    } else if (options.layer_mapping && !context_.mapping) {
+      match_by_name(target_, golden_);
     } else if (options.layer_mapping) {
       match_mapped(target_, golden_, mapping(), options.compat, warnings, &result_.mapping_usage);
     } else {

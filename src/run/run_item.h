@@ -31,7 +31,7 @@ struct RunContext {
   bool link_ranks = false;                                        ///< communication nodes are linked
   std::map<std::int64_t, std::vector<std::int64_t>> world_ranks;  ///< by step, the ranks of the run, ascending
   IgnoreRules ignore_rules;                                       ///< with options.overflow_check
-  std::optional<LayerMapping> mapping;                            ///< with options.layer_mapping
+  std::optional<LayerMapping> mapping;  ///< with options.layer_mapping; empty there: the file is unusable, nodes are matched by name
 };
 
 /// What remains of an item when its rows are on their way.

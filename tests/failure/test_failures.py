@@ -280,6 +280,22 @@ class Output(Case):
         self.assertEqual(self.files(), [])
         self.assertEqual(self.compare("--compat=reference").returncode, 0)
 
+    def test_bad_mapping_file(self):
+        mapping = self.dir / "mapping.yaml"
+        for text in ("TopLayer: [1, 2]\n", "TopLayer:\n  a: 7\n", "- x\n", "", None):
+            if text is None:
+                mapping.unlink()
+            else:
+                mapping.write_text(text)
+            self.assert_refused(self.compare("-lm", mapping, np=0), 1, "mapping.yaml")
+            self.assertEqual(self.files(), [])
+            # The reference warns and goes on by equal names.
+            done = self.compare("-lm", mapping, "--compat=reference", np=0)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"\[WARNING\].*mapping\.yaml")
+            self.assertEqual(self.result().execute("SELECT count(*) FROM tb_nodes WHERE matched_node_link = '[]'").fetchone()[0], 0)
+            shutil.rmtree(self.out)
+
     def test_missing_target(self):
         shutil.rmtree(self.dir / "target")
         self.assert_refused(self.compare(), 1, "target")

@@ -37,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   msvis::RunContext context;
   context.link_ranks = true;
+  context.mapping.emplace();
   context.options.overflow_check = true;
   for (const bool comparing : {false, true}) {
     for (const msvis::Compat compat : {msvis::Compat::standard, msvis::Compat::reference}) {

@@ -105,6 +105,7 @@ TEST_P(MutatedDumps, EndWithRowsOrWithAnErrorThatNamesTheFile) {
   context.options.overflow_check = true;
   context.ignore_rules = IgnoreRules::read(std::filesystem::path(MSVIS_SOURCE_DIR) / "data" / "overflow_ignore_rules.json");
   context.link_ranks = true;
+  context.mapping.emplace();
   WorkItem item;
   item.target = dir.path() / "target";
   item.golden = dir.path() / "golden";
