@@ -323,7 +323,7 @@ const std::vector<std::size_t> lengths = {1,   2,   3,    4,    5,    7,    8,  
                                           129, 255, 1023, 1024, 1025, 2046, 2047, 2048, 2049, 4095, 4096, 4097};
 
 TEST(KernelGrid, LengthsAndMisalignments) {
-  std::mt19937_64 random(1);
+  std::mt19937_64 random = generator(1);
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16, DType::float64}) {
     for (const std::size_t length : lengths) {
       for (const std::size_t shift : std::vector<std::size_t>{0, 1, 2, 3, 4, 7, 8, 16, 31}) {
@@ -337,7 +337,7 @@ TEST(KernelGrid, LengthsAndMisalignments) {
 }
 
 TEST(KernelGrid, AllPairsOfTypes) {
-  std::mt19937_64 random(2);
+  std::mt19937_64 random = generator(2);
   for (const DTypeInfo& first : dtype_infos) {
     for (const DTypeInfo& second : dtype_infos) {
       for (const std::size_t length : {std::size_t{2}, std::size_t{19}, std::size_t{2049}, std::size_t{5000}}) {
@@ -360,7 +360,7 @@ TEST(KernelGrid, AllPairsOfTypes) {
 }
 
 TEST(KernelGrid, BlockBorders) {
-  std::mt19937_64 random(3);
+  std::mt19937_64 random = generator(3);
   const std::vector<std::pair<DType, DType>> pairs = {{DType::float32, DType::float32},    {DType::bfloat16, DType::bfloat16},
                                                       {DType::float16, DType::float16},    {DType::float64, DType::float64},
                                                       {DType::bfloat16, DType::float32},   {DType::float16, DType::float32},
@@ -376,7 +376,7 @@ TEST(KernelGrid, BlockBorders) {
 }
 
 TEST(KernelGrid, NotFinite) {
-  std::mt19937_64 random(4);
+  std::mt19937_64 random = generator(4);
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16, DType::float64, DType::float8_e5m2}) {
     for (const std::size_t length : std::vector<std::size_t>{1, 5, 16, 33, 2047, 2048, 2049, 70000}) {
       for (const double share : {0.001, 0.3, 1.0}) {
@@ -405,7 +405,7 @@ TEST(KernelGrid, NotFinite) {
 
 TEST(KernelGrid, CloseAndFarApart) {
   // The sums are computed in different ways, by how many pairs are far apart and how the norms compare.
-  std::mt19937_64 random(8);
+  std::mt19937_64 random = generator(8);
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform;
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
@@ -449,7 +449,7 @@ TEST(KernelGrid, CloseAndFarApart) {
 }
 
 TEST(KernelGrid, IdenticalSides) {
-  std::mt19937_64 random(5);
+  std::mt19937_64 random = generator(5);
   for (const DTypeInfo& info : dtype_infos) {
     for (const std::size_t length : std::vector<std::size_t>{1, 17, 2048, 2049, 66000}) {
       Tensor target(info.dtype, length, 5);
@@ -467,7 +467,7 @@ TEST(KernelGrid, IdenticalSides) {
 }
 
 TEST(KernelGrid, ExtremeValues) {
-  std::mt19937_64 random(6);
+  std::mt19937_64 random = generator(6);
   // Every combination of special float32 values at every lane.
   const std::vector<double> floats = {0.0,           -0.0,         1e-45,         -1e-45, 1.1754942e-38, 1.17549435e-38, 1.0,   -1.0,
                                       1.0 + 0x1p-23, 3.4028234e38, -3.4028234e38, 1e-20,  1e20,          0x1p-23,        0.001, 0.005};

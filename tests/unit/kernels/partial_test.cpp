@@ -63,7 +63,7 @@ TensorPair random_pair(DType dtype, std::size_t count, std::mt19937_64& random) 
 }
 
 TEST(PartialMetrics, AnySplitGivesTheSameBits) {
-  std::mt19937_64 random(7);
+  std::mt19937_64 random = generator(7);
   const std::vector<InstructionSet> sets = available_instruction_sets();
   for (const std::size_t blocks : std::vector<std::size_t>{1, 2, 3, 5, 7, 8, 11, 21}) {
     for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::complex64}) {

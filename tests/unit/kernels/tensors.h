@@ -6,12 +6,18 @@
 #include <complex>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "kernels/number_formats.h"
 #include "msvis/metrics.h"
 
 namespace msvis::testing {
+
+/// The same numbers in every run, so that a failure can be repeated.
+inline std::mt19937_64 generator(std::uint64_t seed) {
+  return std::mt19937_64(seed);
+}
 
 inline constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double inf_value = std::numeric_limits<double>::infinity();
