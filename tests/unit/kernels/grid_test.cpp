@@ -178,7 +178,7 @@ Oracle oracle(const Tensor& target, const Tensor& golden) {
 
 double printed(double value, int decimals = 12) {
   std::array<char, 400> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.*f", decimals, value);
+  (void)std::snprintf(buffer.data(), buffer.size(), "%.*f", decimals, value);
   return std::strtod(buffer.data(), nullptr);
 }
 
