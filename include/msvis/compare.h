@@ -1,6 +1,7 @@
 // Comparison of two graphs whose nodes have been matched: rows, metrics, verdicts, precision index.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -79,6 +80,11 @@ struct Comparison {
   std::vector<NodeRows> rows;  ///< matched nodes with items, breadth-first order of the target
   std::uint64_t golden_only_items = 0;
 };
+
+/// Places of single metrics among the cells of a row, see metric_keys.
+inline constexpr std::size_t norm_relative_cell = 7;   ///< CompareMode::summary
+inline constexpr std::size_t cosine_cell = 0;          ///< CompareMode::tensor
+inline constexpr std::size_t one_thousandth_cell = 4;  ///< CompareMode::tensor
 
 /// Names of the metric keys of a mode, in order (without the trailing Requires_grad Consistent, Result, Err_message).
 std::vector<std::string_view> metric_keys(CompareMode mode);

@@ -70,6 +70,9 @@ struct Graph {
 /// Builds the graph of a dump (graph rules, sections 3 to 6), with node_order. Throws Error (format).
 Graph build_graph(Dump dump, Compat compat);
 
+/// Text of the column overflow_level: medium, high, critical; empty for none.
+std::string_view overflow_text(Overflow overflow);
+
 /// Type of a node by the beginning of its name.
 NodeType node_type_of(std::string_view name);
 

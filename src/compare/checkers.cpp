@@ -12,11 +12,6 @@
 namespace msvis {
 namespace {
 
-/// Places of the metrics that checkers read, see metric_keys.
-constexpr std::size_t norm_relative_cell = 7;
-constexpr std::size_t cosine_cell = 0;
-constexpr std::size_t one_thousandth_cell = 4;
-
 enum class Ignore : std::uint8_t { none, inputs, all };
 
 constexpr std::array<std::string_view, 9> ignored_apis{

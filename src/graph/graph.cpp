@@ -384,6 +384,20 @@ void set_children(Graph& graph, std::uint32_t parent, const std::vector<std::uin
   }
 }
 
+std::string_view overflow_text(Overflow overflow) {
+  switch (overflow) {
+    case Overflow::medium:
+      return "medium";
+    case Overflow::high:
+      return "high";
+    case Overflow::critical:
+      return "critical";
+    case Overflow::none:
+      break;
+  }
+  return {};
+}
+
 NodeType node_type_of(std::string_view name) {
   static constexpr std::array<std::string_view, 5> modules{"Module.", "Cell.", "optimizer", "clip_grad", "DefaultModel"};
   static constexpr std::array<std::string_view, 12> apis{"Tensor.",    "Torch.",       "Functional.",     "NPU.",

@@ -15,17 +15,7 @@ namespace {
 
 std::string index_text(const Node& node, bool overflow_index) {
   if (overflow_index) {
-    switch (node.overflow) {
-      case Overflow::medium:
-        return "medium";
-      case Overflow::high:
-        return "high";
-      case Overflow::critical:
-        return "critical";
-      case Overflow::none:
-        break;
-    }
-    return "Nan";
+    return node.overflow == Overflow::none ? "Nan" : std::string(overflow_text(node.overflow));
   }
   switch (node.precision) {
     case Precision::pass:

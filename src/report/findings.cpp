@@ -8,9 +8,6 @@
 namespace msvis {
 namespace {
 
-constexpr std::size_t norm_relative_cell = 7;
-constexpr std::size_t cosine_cell = 0;
-
 /// How far a row is off, and 0 where that has no number.
 double badness_of(const Row& row, CompareMode mode) {
   if (mode == CompareMode::summary && row.cells.size() > norm_relative_cell && row.cells[norm_relative_cell].kind == Cell::Kind::percent) {
@@ -57,20 +54,6 @@ void keep_worst(std::vector<NodeFinding>& list) {
   if (list.size() > Findings::max_worst) {
     list.resize(Findings::max_worst);
   }
-}
-
-constexpr std::string_view level_name(Overflow level) {
-  switch (level) {
-    case Overflow::medium:
-      return "medium";
-    case Overflow::high:
-      return "high";
-    case Overflow::critical:
-      return "critical";
-    case Overflow::none:
-      break;
-  }
-  return "";
 }
 
 void put_node(ByteWriter& out, const NodeFinding& finding) {
@@ -148,7 +131,7 @@ void count_nodes(Findings& findings, const Graph& target, const std::vector<std:
   for (const std::uint32_t index : nodes) {
     const Node& node = target.nodes[index];
     if (node.overflow != Overflow::none) {
-      ++findings.overflow_levels[std::string(level_name(node.overflow))];
+      ++findings.overflow_levels[std::string(overflow_text(node.overflow))];
     }
   }
 }

@@ -138,20 +138,6 @@ std::string graph_id_of(Side side, std::int64_t step, std::int64_t rank) {
   return id;
 }
 
-std::string_view overflow_text(Overflow overflow) {
-  switch (overflow) {
-    case Overflow::medium:
-      return "medium";
-    case Overflow::high:
-      return "high";
-    case Overflow::critical:
-      return "critical";
-    case Overflow::none:
-      break;
-  }
-  return {};
-}
-
 std::string_view type_text(NodeType type) {
   switch (type) {
     case NodeType::module:
