@@ -8,7 +8,7 @@ build_packages=(
   libboost-dev libboost-mpi-dev libboost-serialization-dev libhdf5-openmpi-dev
   nlohmann-json3-dev libsqlite3-dev libxsimd-dev libsimdjson-dev libyaml-cpp-dev libcli11-dev zlib1g-dev
 )
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 sqlite3)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-h5py hdf5-tools sqlite3)
 check_packages=(clang libclang-rt-14-dev clang-format clang-tidy git)
 
 say() { printf '== %s\n' "$*"; }
