@@ -9,6 +9,7 @@ build_packages=(
   nlohmann-json3-dev libsqlite3-dev libxsimd-dev libsimdjson-dev libyaml-cpp-dev libcli11-dev zlib1g-dev
 )
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-h5py hdf5-tools sqlite3)
+slurm_packages=(slurmctld slurmd slurm-client munge)
 check_packages=(clang libclang-rt-14-dev clang-format clang-tidy git)
 
 say() { printf '== %s\n' "$*"; }
@@ -43,6 +44,15 @@ install_missing() {
   say "installing ${missing[*]}"
   "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q
   "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# Like install_missing, for what the project can do without: says so and goes on when it can't be had.
+install_optional() {
+  local purpose=$1
+  shift
+  if ! (install_missing "$@"); then
+    say "$purpose: not tested, since not all of these packages could be installed: $*"
+  fi
 }
 
 # Number of compilations at a time: the cores, but no more than 1.5 GiB of memory each.

@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--preset NAME] [--no-install] [LABEL ...] [-- CTEST-OPTION ...]
 
-  LABEL          only tests with one of these labels: unit, parity, mpi, failure, docs, package (default: all)
+  LABEL          only tests with one of these labels: unit, parity, mpi, failure, docs, package, slurm (default: all)
   --preset NAME  release (default), debug, asan, or fuzz (clang, sanitizers and fuzzers)
   --no-install   do not look for missing packages
   -- ...         passed on to ctest, for example: -- -R parity.md5 --verbose
@@ -33,6 +33,7 @@ done
 
 if [ "$install" = yes ]; then
   install_missing "${build_packages[@]}" "${test_packages[@]}"
+  install_optional "batch scripts on a real Slurm" "${slurm_packages[@]}"
 fi
 cd -- "$root"
 jobs=$(jobs_at_once)
@@ -45,7 +46,5 @@ fi
 cmake --build "$build" --parallel "$jobs"
 if [ ${#labels[@]} -gt 0 ]; then
   ctest_options+=(-L "^($(IFS='|'; echo "${labels[*]}"))\$")
-else
-  ctest_options+=(-LE '^slurm$')
 fi
 exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$jobs" "${ctest_options[@]}"

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The batch scripts of scripts/slurm on a real Slurm that the test starts: several processes on two nodes, stop and resume, cancellation, a comparator
+beside a training job.
+
+    slurm_test.py --program msvis-mpi --source-dir DIR [unittest options]
+
+Exit code 77: Slurm is not installed, nothing was tested.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from slurm_cluster import SlurmCluster, missing_programs, wait_until
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+from row_identity import row_hashes  # noqa: E402
+
+OPTIONS = None
+CLUSTER = None
+NOT_TESTED = 77
+LAUNCHERS = ("srun", "mpirun")
+# Long enough to be stopped in the middle of it.
+MANY_RANKS = 6000
+
+
+def query(path, text):
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return connection.execute(text).fetchall()
+    finally:
+        connection.close()
+
+
+def results_in(directory):
+    return sorted(Path(directory).glob("*.vis.db"))
+
+
+def partial_files_in(directory):
+    return sorted(Path(directory).glob("*.vis.db.partial"))
+
+
+def programs_of(output):
+    """The numbers of the processes that work for an output directory, the launchers not among them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue  # it has ended
+            if words[0].endswith(b"msvis-mpi") and str(output).encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def many_ranks(folder, number):
+    """A dump of small ranks, all of the same files, without taking the space."""
+    source = OPTIONS.testdata / "golden/distributed/p2p_build/target/rank0"
+    first = folder / "rank0"
+    shutil.copytree(source, first)
+    for rank in range(1, number):
+        directory = folder / f"rank{rank}"
+        directory.mkdir()
+        for file in first.iterdir():
+            os.link(file, directory / file.name)
+
+
+class SlurmTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="case-", dir=CLUSTER.folder.parent))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.output = self.folder / "out"
+        self.log = self.folder / "job.log"
+
+    def case(self, name):
+        return OPTIONS.testdata / "golden" / name
+
+    def submit(self, script, *options, settings, arguments=()):
+        everywhere = {"MSVIS_PROGRAM": OPTIONS.program, "MSVIS_OUTPUT": self.output}
+        return CLUSTER.submit(OPTIONS.source_dir / "scripts/slurm" / script, "--time=10", f"--output={self.log}", f"--chdir={self.folder}", *options,
+                              settings={**everywhere, **settings}, arguments=arguments)
+
+    def serial_rows(self, target, golden, *arguments):
+        output = Path(tempfile.mkdtemp(prefix="serial-", dir=self.folder))
+        command = [OPTIONS.program, "-tp", target, "-gp", golden, "-o", output, *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return row_hashes(self.the_result(output))
+
+    def the_result(self, output=None):
+        found = results_in(output or self.output)
+        self.assertEqual(len(found), 1, self.story())
+        self.assertEqual(partial_files_in(output or self.output), [])
+        return found[0]
+
+    def assert_ended(self, job, state, code):
+        ended = CLUSTER.wait_for_end(job)
+        self.assertEqual((ended["JobState"], ended["ExitCode"]), (state, f"{code}:0"), self.story())
+        return ended
+
+    def story(self):
+        return (self.log.read_text(errors="replace") if self.log.exists() else "no output of the job\n") + CLUSTER.logs()
+
+
+class Compare(SlurmTest):
+    def test_same_rows_as_one_process(self):
+        case = self.case("distributed/p2p_compare")
+        expected = self.serial_rows(case / "target", case / "golden")
+        for launcher in LAUNCHERS:
+            with self.subTest(launcher=launcher):
+                self.output = self.folder / launcher
+                self.log = self.folder / f"{launcher}.log"
+                settings = {"MSVIS_TARGET": case / "target", "MSVIS_GOLDEN": case / "golden", "MSVIS_LAUNCHER": launcher}
+                job = self.submit("compare.sbatch", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=2", settings=settings)
+                self.assert_ended(job, "COMPLETED", 0)
+                self.assertEqual(row_hashes(self.the_result()), expected)
+                self.assertEqual(query(self.the_result(), "SELECT value FROM msvis_run WHERE key = 'processes'"), [("4",)])
+                self.assertEqual(json.loads((self.output / "summary.json").read_text())["processes"], 4)
+
+    def test_launcher_is_found_and_arguments_and_exit_code_pass(self):
+        case = self.case("distributed/p2p_compare")
+        settings = {"MSVIS_TARGET": case / "target", "MSVIS_GOLDEN": case / "golden"}
+        job = self.submit("compare.sbatch", "--nodes=1", "--ntasks-per-node=2", "--cpus-per-task=1", settings=settings, arguments=["--fail-on=error", "--ranks", "0,1"])
+        self.assert_ended(job, "FAILED", 5)
+        self.assertEqual(query(self.the_result(), "SELECT DISTINCT rank FROM tb_nodes ORDER BY rank"), [(0,), (1,)])
+        self.assertEqual(query(self.the_result(), "SELECT value FROM msvis_run WHERE key = 'processes'"), [("2",)])
+
+    def test_missing_setting(self):
+        job = self.submit("compare.sbatch", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", settings={})
+        self.assert_ended(job, "FAILED", 1)
+        self.assertIn("MSVIS_TARGET", self.log.read_text())
+
+
+def main():
+    global OPTIONS, CLUSTER
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True, type=lambda text: Path(text).resolve())
+    parser.add_argument("--source-dir", required=True, type=lambda text: Path(text).resolve())
+    OPTIONS, rest = parser.parse_known_args()
+    OPTIONS.testdata = OPTIONS.source_dir / "testdata"
+    if missing := missing_programs():
+        print("Slurm is not installed here (" + ", ".join(missing) + "): its tests are skipped", file=sys.stderr)
+        return NOT_TESTED
+    # Settings for tests as root, and for more processes than cores; jobs inherit them.
+    for key in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_rmaps_base_oversubscribe"):
+        os.environ[key] = "1"
+    # Two nodes on one machine: shared memory would go by the machine's name and mix them up.
+    os.environ.update(OMPI_MCA_btl="tcp,self", OMPI_MCA_btl_tcp_if_include="lo")
+    with tempfile.TemporaryDirectory(prefix="msvis-slurm-") as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "slurm").mkdir()
+        with SlurmCluster(Path(folder) / "slurm") as CLUSTER:
+            return 0 if unittest.main(argv=[sys.argv[0], *rest], exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
