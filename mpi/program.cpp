@@ -26,6 +26,8 @@
 #include "base/printable.h"
 #include "cli/cli.h"
 #include "layout/layout.h"
+#include "merge/parameters.h"
+#include "merge/replicas.h"
 #include "mpi/background.h"
 #include "mpi/node_resources.h"
 #include "mpi/output_directory.h"
@@ -281,7 +283,14 @@ class Program {
     output_.emplace(options_.output);
     check_writable(options_.summary_json, "the summary (--summary-json)");
     check_writable(options_.suggest_mapping, "the suggested mapping (--suggest-mapping)");
+    if (options_.merge) {
+      check_merge_side(options_.merge->target, "the target (-tp)");
+      if (options_.comparing()) {
+        check_merge_side(options_.merge->golden, "the golden (-gp)");
+      }
+    }
     plan_ = find_work(options_);
+    plan_replicas(plan_, options_);
     if (plan_.items.empty()) {
       throw Error(ErrorCategory::path, "no (step, rank) pair was found; look at -tp, -gp and the selection of steps and ranks");
     }

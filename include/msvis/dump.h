@@ -60,6 +60,11 @@ struct ConstructEntry {
 
 class Dump {
  public:
+  /// What the files told, for a dump whose files are not held any more.
+  struct Facts {
+    Framework framework = Framework::unknown;
+    bool md5 = false;
+  };
   /// Reads `dump.json`, `stack.json` and `construct.json` below `directory` (links are resolved first).
   /// Throws Error naming the file: path (missing, unreadable), format (not JSON, wrong type at top level, construct value
   /// that is neither string nor null nor a pair, an empty construct.json: the message says that level L0 or mix is needed).
@@ -82,6 +87,7 @@ class Dump {
   std::optional<std::int64_t> megatron_micro_steps;  ///< value of `megatron_micro_step_number`
   JsonValue stack_root;                              ///< the raw stack.json
   JsonValue construct_root;                          ///< the raw construct.json
+  std::optional<Facts> facts;                        ///< detected_framework() and has_md5() say these
 
   /// Entry of `data` by name (hashed); absent if there is none.
   [[nodiscard]] JsonValue entry(std::string_view name) const;

@@ -57,8 +57,11 @@ struct Graph {
   std::vector<Item> items;
   std::vector<std::uint32_t> order;  ///< node indices by node_order (post-order, root last); only reachable nodes
   std::unordered_map<std::string_view, std::uint32_t> by_name;
-  std::vector<std::string> warnings;  ///< dangling parents, cycles; one sentence each
-  std::uint64_t lost_nodes = 0;       ///< unreachable nodes (Compat::reference)
+  std::vector<std::string> warnings;                                       ///< dangling parents, cycles; one sentence each
+  std::uint64_t lost_nodes = 0;                                            ///< unreachable nodes (Compat::reference)
+  bool merged = false;                                                     ///< folded from the ranks of a replica; only then:
+  std::vector<JsonDocument> documents;                                     ///< hold values of nodes and items
+  std::unordered_map<std::uint32_t, std::vector<std::string>> merge_info;  ///< by node: how its data were merged, a sentence each
 
   [[nodiscard]] std::uint32_t find(std::string_view name) const;
   /// From the root to the parent of a node; empty for the root and for a node above which the parents form a cycle.

@@ -187,6 +187,8 @@ class JsonPool {
   /// A string value with a copy of the text. Throws Error (limit) for 4 GiB and more.
   JsonValue string(std::string_view text);
   JsonValue null();
+  /// A number with this token as its text (digits for an integer, Python's text for a real).
+  JsonValue number(std::string_view token);
   /// An array of strings.
   JsonValue string_array(std::span<const std::string> texts);
   /// Keeps a copy of the text and returns a stable view of it.

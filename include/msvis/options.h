@@ -22,6 +22,26 @@ struct Selection {
   [[nodiscard]] bool all() const { return ranges.empty(); }
 };
 
+/// How the ranks of one side were split (command line rules, merging).
+struct MergeSide {
+  std::int64_t rank_size = 1;
+  std::int64_t tp = 1;
+  std::int64_t pp = 1;
+  std::int64_t vpp = 1;  ///< model chunks of each pipeline stage
+  std::int64_t cp = 1;
+  std::int64_t ep = 1;
+  std::string order = "tp-cp-ep-dp-pp";  ///< dimensions of the rank number, fastest first
+  /// Data-parallel replicas; only of valid sizes.
+  [[nodiscard]] std::int64_t dp() const { return rank_size / (tp * cp * pp); }
+};
+
+/// Folding of the ranks of one model replica into one graph.
+struct MergeOptions {
+  MergeSide target;
+  MergeSide golden;      ///< unused in a build
+  bool as_json = false;  ///< a build writes the dumps of the merged graphs instead of a db file
+};
+
 enum class FailOn : std::uint8_t { never, warning, error };
 
 /// Options of one run; the same on every MPI process.
@@ -46,6 +66,7 @@ struct RunOptions {
   std::filesystem::path summary_json;     ///< empty: none
   std::filesystem::path suggest_mapping;  ///< where suggested mapping rules go; empty: none are sought
   FailOn fail_on = FailOn::never;
+  std::optional<MergeOptions> merge;      ///< ranks are folded into one graph for each replica, which are matched fuzzily
   std::vector<std::string> command_line;  ///< argv as given
 
   [[nodiscard]] bool comparing() const { return !golden.empty(); }

@@ -8,6 +8,17 @@
 
 namespace msvis {
 
+/// The ranks of one side that are folded into one graph.
+struct Replica {
+  std::filesystem::path directory;  ///< holds the rank directories
+  std::vector<std::int64_t> ranks;  ///< ascending
+  std::vector<std::string> names;   ///< of their directories
+  std::int64_t number = 0;          ///< among the replicas of the side
+  // Compat::reference only, where the dumps tell the groups:
+  std::vector<std::vector<std::int64_t>> tp_groups;  ///< those that the merging needs
+  std::vector<std::vector<std::int64_t>> pp_groups;
+};
+
 struct WorkItem {
   std::int64_t step = 0;
   std::int64_t rank = 0;
@@ -18,7 +29,8 @@ struct WorkItem {
   // With more processes than items, the tensors of an item are divided among several processes.
   std::uint32_t share = 0;
   std::uint32_t shares = 1;
-  std::string deferred;  ///< not empty: only the nodes that no share owns are to be finished, from what the shares found
+  std::vector<Replica> replicas;  ///< target and golden, where ranks are merged; else empty
+  std::string deferred;           ///< not empty: only the nodes that no share owns are to be finished, from what the shares found
   [[nodiscard]] std::uint64_t cost() const { return json_bytes + tensor_bytes; }
 };
 

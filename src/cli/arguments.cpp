@@ -37,6 +37,8 @@ constexpr std::array kSpecs{
     OptionSpec{"", "--ignore-rules", Arity::one, false},
     OptionSpec{"", "--summary-json", Arity::one, false},
     OptionSpec{"", "--fail-on", Arity::one, false},
+    OptionSpec{"", "--cp", Arity::many, false},
+    OptionSpec{"", "--ep", Arity::many, false},
 };
 
 std::string_view without_dashes(std::string_view name) {

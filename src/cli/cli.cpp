@@ -180,7 +180,7 @@ constexpr const char* kFooter =
 /// The options as CLI11 sees them: values as text, checked by validators that speak of the option.
 struct Values {
   std::string target, golden, output, layer_mapping, file_type = "db";
-  std::vector<std::string> rank_size, tp, pp, vpp, order;
+  std::vector<std::string> rank_size, tp, pp, vpp, cp, ep, order;
   std::string compat = "standard", links = "standard", fail_on = "never";
   std::string steps, ranks, threads = "0", io_depth = "0", ignore_rules, summary_json, suggest_mapping;
   bool drop_cache = false;
@@ -245,7 +245,7 @@ class CommandLine {
   }
 
   CLI::Option* list(const std::string& name, std::vector<std::string>& value, const std::string& description, const std::string& type) {
-    return app_.add_option(name, value, description)->group("Merging ranks (not available in this version)")->type_name(type);
+    return app_.add_option(name, value, description)->group("Merging ranks")->type_name(type);
   }
 
   void flag(const std::string& name, bool& value, const std::string& description, const std::string& group) {
@@ -298,13 +298,19 @@ class CommandLine {
   }
 
   void declare_merging() {
-    list("--rank_size", values_.rank_size, "ranks of the job, one number a side", "N [N]")->check(is_integer());
+    list("--rank_size", values_.rank_size,
+         "merge the ranks of each model replica into one graph; how\nmany rank directories there are, one number a side", "N [N]")
+        ->check(is_integer());
     list("--tp", values_.tp, "tensor-parallel size, one number a side", "N [N]")
         ->check(is_integer("; --tp is the tensor-parallel size, the target directory is given with -tp"));
     list("--pp", values_.pp, "pipeline stages, one number a side", "N [N]")->check(is_integer());
-    list("--vpp", values_.vpp, "virtual pipeline chunks (default: 1)", "N [N]")->check(is_integer());
-    list("--order", values_.order, "order of the dimensions (default: tp-cp-ep-dp-pp)", "TEXT [TEXT]");
-    text("--file_type", values_.file_type, "db, or json for merged dumps (default: db)", "Merging ranks (not available in this version)",
+    list("--vpp", values_.vpp, "model chunks of a pipeline stage; one number is for both\nsides (default: 1)", "N [N]")
+        ->check(is_integer());
+    list("--cp", values_.cp, "context-parallel size; one number is for both sides\n(default: 1)", "N [N]")->check(is_integer());
+    list("--ep", values_.ep, "expert-parallel size; one number is for both sides\n(default: 1)", "N [N]")->check(is_integer());
+    list("--order", values_.order, "dimensions of the rank number, fastest first; one text is\nfor both sides (default: tp-cp-ep-dp-pp)",
+         "TEXT [TEXT]");
+    text("--file_type", values_.file_type, "db, or json: write the merged dump of one side as json\nfiles (default: db)", "Merging ranks",
          "TYPE")
         ->check(one_of({"db", "json"}));
   }
@@ -327,7 +333,7 @@ void check_one_or_two(const char* name, const std::vector<std::string>& values) 
   }
 }
 
-/// The rules of the merge options (counts first), and the word that they are not available.
+/// The rules of the merge options: presence and counts. What the numbers must be is checked against the directories (src/merge).
 void check_merging(const Arguments& arguments, const Values& values, std::vector<std::string>& warnings) {
   const bool comparing = !values.golden.empty();
   const bool merging = arguments.has("--rank_size");
@@ -343,6 +349,8 @@ void check_merging(const Arguments& arguments, const Values& values, std::vector
     check_count("--pp", values.pp, wanted, comparing);
   }
   check_one_or_two("--vpp", values.vpp);
+  check_one_or_two("--cp", values.cp);
+  check_one_or_two("--ep", values.ep);
   check_one_or_two("--order", values.order);
   if (values.file_type == "json") {
     if (comparing) {
@@ -353,11 +361,18 @@ void check_merging(const Arguments& arguments, const Values& values, std::vector
     }
   }
   if (merging) {
-    throw Stop{
-        "--rank_size: merging the ranks of one model is not available in this version; without --rank_size, --tp, --pp, --vpp and --order "
-        "each rank is processed on its own"};
+    if (values.compat == "reference" && (arguments.has("--cp") || arguments.has("--ep"))) {
+      throw Stop{"--cp and --ep have no counterpart in the reference; leave --compat=reference away"};
+    }
+    if (!values.ranks.empty()) {
+      throw Stop{"--ranks can't be used with --rank_size: merging needs all ranks of the job"};
+    }
+    if (arguments.has("--layer_mapping")) {
+      warnings.emplace_back("-lm has no effect when ranks are merged: nodes are matched fuzzily");
+    }
+    return;
   }
-  for (const char* name : {"--tp", "--pp", "--vpp", "--order"}) {
+  for (const char* name : {"--tp", "--pp", "--vpp", "--cp", "--ep", "--order"}) {
     if (arguments.has(name)) {
       warnings.push_back(std::string(name) + " has no effect without --rank_size");
     }
@@ -375,6 +390,32 @@ void check_required(const Values& values) {
   if (!missing.empty()) {
     throw Stop{"required, but not given: " + missing};
   }
+}
+
+/// The merge options of one side (0: target, 1: golden).
+MergeSide merge_side(const Values& values, std::size_t side, bool comparing, Compat compat) {
+  MergeSide merge;
+  const auto read = [](const std::string& text) { return read_number<std::int64_t>(text).value_or(0); };
+  merge.rank_size = read(values.rank_size[side]);
+  merge.tp = read(values.tp[side]);
+  merge.pp = read(values.pp[side]);
+  // One value is for both sides; the reference takes the values only if there is one for each side.
+  const auto optional = [&](const std::vector<std::string>& given) -> const std::string* {
+    if (given.empty() || (compat == Compat::reference && comparing && given.size() != 2)) {
+      return nullptr;
+    }
+    return &given[std::min(side, given.size() - 1)];
+  };
+  for (const auto& [given, place] :
+       {std::pair(&values.vpp, &merge.vpp), std::pair(&values.cp, &merge.cp), std::pair(&values.ep, &merge.ep)}) {
+    if (const std::string* text = optional(*given)) {
+      *place = read(*text);
+    }
+  }
+  if (const std::string* text = optional(values.order)) {
+    merge.order = *text;
+  }
+  return merge;
 }
 
 Selection selection_of(const std::string& text) {
@@ -404,6 +445,15 @@ RunOptions to_options(const Arguments& arguments, const Values& values) {
   options.suggest_mapping = values.suggest_mapping;
   if (values.fail_on != "never") {
     options.fail_on = values.fail_on == "error" ? FailOn::error : FailOn::warning;
+  }
+  if (arguments.has("--rank_size")) {
+    MergeOptions& merge = options.merge.emplace();
+    merge.target = merge_side(values, 0, options.comparing(), options.compat);
+    if (options.comparing()) {
+      merge.golden = merge_side(values, 1, true, options.compat);
+    }
+    merge.as_json = values.file_type == "json";
+    options.layer_mapping = false;
   }
   return options;
 }

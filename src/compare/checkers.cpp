@@ -36,6 +36,13 @@ std::optional<std::string_view> second_field(std::string_view name) {
   return name.substr(0, name.find('.'));
 }
 
+/// `sum_rank3` of a merged graph is `sum`.
+std::string_view without_rank(std::string_view field) {
+  constexpr std::string_view mark = "_rank";
+  const std::size_t at = field.rfind(mark);
+  return at != std::string_view::npos && all_digits(field.substr(at + mark.size())) ? field.substr(0, at) : field;
+}
+
 /// A cell as the checkers read it; nothing if it does not count.
 std::optional<double> metric_value(const Row& row, std::size_t cell) {
   if (cell >= row.cells.size()) {
@@ -61,7 +68,10 @@ class Checker {
       (is_output(row) ? outputs_ : inputs_).push_back(&row);
     }
     if (!inputs_.empty()) {
-      const auto api = second_field(target_.items[inputs_.front()->target_item].full_name);
+      auto api = second_field(target_.items[inputs_.front()->target_item].full_name);
+      if (api && rules.merged) {
+        api = without_rank(*api);
+      }
       if (api && is_one_of(*api, ignored_apis)) {
         ignore_ = Ignore::all;
       } else if (api && is_one_of(*api, ignored_inputs)) {
@@ -78,7 +88,9 @@ class Checker {
         requires_grad();
         scalars();
         dtype();
-        shape();
+        if (!rules_.merged || rules_.compat == Compat::standard) {
+          shape();
+        }
         relative_growth();
         break;
       case CompareMode::tensor:
@@ -442,7 +454,10 @@ void check_node(NodeRows& node, Graph& target, const Graph& golden, const CheckR
   checker.run();
   Node& row_node = target.nodes[node.node];
   row_node.precision = precision_of(checker.worst());
-  const auto api = second_field(row_node.name);
+  auto api = second_field(row_node.name);
+  if (api && rules.merged && rules.compat == Compat::standard) {
+    api = without_rank(*api);
+  }
   if (api && is_one_of(*api, uninitialised_apis)) {
     // The reference has an inverted scale left over here for checksums.
     row_node.precision = rules.mode == CompareMode::md5 && rules.compat == Compat::reference ? Precision::error : Precision::pass;

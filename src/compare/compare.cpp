@@ -6,7 +6,7 @@ namespace msvis {
 namespace {
 
 CheckRules rules_for(CompareMode mode, Compat compat, const Graph& target, const Graph& golden) {
-  return {mode, compat, cross_framework(target.dump, golden.dump)};
+  return {mode, compat, cross_framework(target.dump, golden.dump), target.merged || golden.merged};
 }
 
 /// Items of the golden node beyond those that have a counterpart; they give no row.

@@ -21,6 +21,7 @@ struct CheckRules {
   CompareMode mode = CompareMode::summary;
   Compat compat = Compat::standard;
   bool cross_framework = false;  ///< dtypes are compared by canonical name (Compat::standard)
+  bool merged = false;           ///< names of APIs may have a rank; shapes of the reference are those of a shard (merge rules, 10.5)
 };
 
 /// Runs the checkers of the mode over the rows of one node and sets its precision index (section 8).

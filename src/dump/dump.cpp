@@ -266,6 +266,9 @@ std::optional<std::uint32_t> Dump::construct_index(std::string_view child) const
 }
 
 Framework Dump::detected_framework() const {
+  if (facts) {
+    return facts->framework;
+  }
   if (framework == "pytorch") {
     return Framework::pytorch;
   }
@@ -276,6 +279,9 @@ Framework Dump::detected_framework() const {
 }
 
 bool Dump::has_md5() const {
+  if (facts) {
+    return facts->md5;
+  }
   for (const auto [name, record] : data.members()) {
     for (const auto [field, value] : record.members()) {
       if (value.is_array()) {

@@ -149,6 +149,23 @@ JsonValue JsonPool::null() {
   return JsonValue(&cells_.emplace_back());
 }
 
+JsonValue JsonPool::number(std::string_view token) {
+  JsonCell cell;
+  cell.tag = token.find_first_not_of("-0123456789") == std::string_view::npos ? JsonCell::Tag::integer : JsonCell::Tag::real;
+  if (token == "nan") {
+    token = "NaN";
+  } else if (token == "inf") {
+    token = "Infinity";
+  } else if (token == "-inf") {
+    token = "-Infinity";
+  } else {
+    token = keep(token);
+  }
+  cell.text = token.data();
+  cell.size = static_cast<std::uint32_t>(token.size());
+  return JsonValue(&cells_.emplace_back(cell));
+}
+
 JsonValue JsonPool::string_array(std::span<const std::string> texts) {
   std::vector<JsonCell> cells;
   cells.reserve(texts.size() + 1);

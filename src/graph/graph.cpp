@@ -35,7 +35,7 @@ class Builder {
     move_recomputed(graph_);
     collect_apis(graph_);
     add_parameter_gradients();
-    number_nodes();
+    number_nodes(graph_);
   }
 
  private:
@@ -314,22 +314,6 @@ class Builder {
     }
   }
 
-  void number_nodes() {
-    graph_.order.reserve(graph_.nodes.size());
-    const auto first_leaf = [this](std::uint32_t at) {
-      while (graph_.nodes[at].first_child != no_node) {
-        at = graph_.nodes[at].first_child;
-      }
-      return at;
-    };
-    std::uint32_t at = first_leaf(0);
-    for (; at != 0; at = graph_.nodes[at].next_sibling == no_node ? graph_.nodes[at].parent : first_leaf(graph_.nodes[at].next_sibling)) {
-      graph_.order.push_back(at);
-    }
-    graph_.order.push_back(0);
-    graph_.lost_nodes = graph_.nodes.size() - graph_.order.size();
-  }
-
   Graph& graph_;
   Compat compat_;
   JsonValue no_stack_;
@@ -382,6 +366,23 @@ void set_children(Graph& graph, std::uint32_t parent, const std::vector<std::uin
   for (const std::uint32_t child : children) {
     append_child(graph, parent, child);
   }
+}
+
+void number_nodes(Graph& graph) {
+  graph.order.clear();
+  graph.order.reserve(graph.nodes.size());
+  const auto first_leaf = [&graph](std::uint32_t at) {
+    while (graph.nodes[at].first_child != no_node) {
+      at = graph.nodes[at].first_child;
+    }
+    return at;
+  };
+  std::uint32_t at = first_leaf(0);
+  for (; at != 0; at = graph.nodes[at].next_sibling == no_node ? graph.nodes[at].parent : first_leaf(graph.nodes[at].next_sibling)) {
+    graph.order.push_back(at);
+  }
+  graph.order.push_back(0);
+  graph.lost_nodes = graph.nodes.size() - graph.order.size();
 }
 
 std::string_view overflow_text(Overflow overflow) {

@@ -129,15 +129,25 @@ class Discovery {
     }
     switch (forms.front()) {
       case Form::files:
+        if (options_.merge && options_.merge->as_json) {
+          throw Error(
+              ErrorCategory::mismatch,
+              "target (-tp) is the dump of a single rank; --file_type json merges several ranks: give the directory that holds them",
+              sides_.front().path);
+        }
+        if (options_.merge) {
+          plan_.warnings.emplace_back(
+              "-tp is the dump of a single rank: there is nothing to merge, --rank_size and its like have no effect");
+        }
         single_dump();
         break;
       case Form::ranks:
         ranks_of_step(direct_step(), paths(), std::move(listings), true);
-        plan_.link_ranks = true;
+        plan_.link_ranks = !options_.merge;
         break;
       case Form::steps:
         steps(listings);
-        plan_.link_ranks = true;
+        plan_.link_ranks = !options_.merge;
         break;
     }
     std::sort(plan_.items.begin(), plan_.items.end(),
@@ -191,7 +201,8 @@ class Discovery {
   /// The number of the target directory when it is itself a stepN, else 0.
   std::int64_t direct_step() {
     std::int64_t step = 0;
-    if (options_.compat == Compat::standard) {
+    // Merge builds of the reference store the number, too.
+    if (options_.compat == Compat::standard || (options_.merge && !options_.comparing())) {
       const auto from_name = [](const fs::path& path) -> std::optional<std::int64_t> {
         fs::path full = fs::absolute(path).lexically_normal();
         if (full.filename().empty()) {  // a slash at the end
@@ -262,6 +273,10 @@ class Discovery {
   /// Adds the items of one step. `only`: there is no other step, so having none is an error; else a step without work is dropped with a
   /// sentence.
   void ranks_of_step(std::int64_t step, const std::vector<fs::path>& directories, std::vector<Listing> listings, bool only) {
+    if (options_.merge) {
+      merge_step(step, directories, listings);
+      return;
+    }
     std::vector<std::vector<RankDirectory>> ranks;
     for (std::size_t side = 0; side < sides_.size(); ++side) {
       ranks.push_back(rank_directories(listings[side], directories[side]));
@@ -280,6 +295,37 @@ class Discovery {
       return;
     }
     pair_ranks(step, only, directories, ranks);
+  }
+
+  /// One item with all ranks of both sides, which the merge room divides into replicas. A step that can't be merged stops the run: nothing
+  /// was done yet.
+  void merge_step(std::int64_t step, const std::vector<fs::path>& directories, const std::vector<Listing>& listings) {
+    WorkItem item;
+    item.step = step;
+    for (std::size_t side = 0; side < sides_.size(); ++side) {
+      std::vector<RankDirectory> ranks = rank_directories(listings[side], directories[side]);
+      std::sort(ranks.begin(), ranks.end(), [](const RankDirectory& a, const RankDirectory& b) { return a.number < b.number; });
+      const std::int64_t wanted = (side == 0 ? options_.merge->target : options_.merge->golden).rank_size;
+      if (static_cast<std::int64_t>(ranks.size()) != wanted || ranks.front().process) {
+        throw Error(ErrorCategory::mismatch,
+                    sides_[side].what() + " holds " + std::to_string(ranks.empty() || ranks.front().process ? 0 : ranks.size()) +
+                        " rank directories, but --rank_size says " + std::to_string(wanted),
+                    directories[side]);
+      }
+      Replica& all = item.replicas.emplace_back();
+      all.directory = directories[side];
+      for (const RankDirectory& rank : ranks) {
+        if (rank.number != static_cast<std::int64_t>(all.ranks.size())) {
+          throw Error(ErrorCategory::mismatch,
+                      sides_[side].what() + " has no rank " + std::to_string(all.ranks.size()) + "; to merge, the ranks 0 to " +
+                          std::to_string(wanted - 1) + " must all be there",
+                      directories[side]);
+        }
+        all.ranks.push_back(rank.number);
+        all.names.push_back(rank.name);
+      }
+    }
+    plan_.items.push_back(std::move(item));
   }
 
   /// Leaves the ranks of --ranks; false when none is left and the step is dropped.

@@ -63,6 +63,34 @@ GroupCount get_count(ByteReader& in) {
   return count;
 }
 
+void put_groups(ByteWriter& out, const std::vector<std::vector<std::int64_t>>& groups) {
+  out.put_all(groups, [](ByteWriter& to, const auto& group) { to.put_all(group); });
+}
+
+std::vector<std::int64_t> get_ranks(ByteReader& in) {
+  return in.get_all([](ByteReader& reader) { return reader.get<std::int64_t>(); });
+}
+
+void put_replica(ByteWriter& out, const Replica& replica) {
+  out.put(replica.directory.native());
+  out.put_all(replica.ranks);
+  out.put_all(replica.names);
+  out.put(replica.number);
+  put_groups(out, replica.tp_groups);
+  put_groups(out, replica.pp_groups);
+}
+
+Replica get_replica(ByteReader& in) {
+  Replica replica;
+  replica.directory = in.get_string();
+  replica.ranks = get_ranks(in);
+  replica.names = in.get_all([](ByteReader& reader) { return reader.get_string(); });
+  replica.number = in.get<std::int64_t>();
+  replica.tp_groups = in.get_all(get_ranks);
+  replica.pp_groups = in.get_all(get_ranks);
+  return replica;
+}
+
 }  // namespace
 
 std::string pack(const ItemResult& result) {
@@ -131,6 +159,7 @@ std::string pack(const WorkItem& item) {
   out.put(item.tensor_bytes);
   out.put(item.share);
   out.put(item.shares);
+  out.put_all(item.replicas, put_replica);
   out.put(item.deferred);
   return out.take();
 }
@@ -146,6 +175,7 @@ WorkItem unpack_work_item(std::string_view bytes) {
   item.tensor_bytes = in.get<std::uint64_t>();
   item.share = in.get<std::uint32_t>();
   item.shares = in.get<std::uint32_t>();
+  item.replicas = in.get_all(get_replica);
   item.deferred = in.get_string();
   return item;
 }

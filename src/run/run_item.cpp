@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "compare/compare.h"
 #include "msvis/error.h"
+#include "run/run_merged_item.h"
 
 namespace msvis {
 namespace {
@@ -55,8 +56,12 @@ class ItemRun {
   /// All that can fail; nothing has gone to the sink when it throws.
   void compute() {
     const Stopwatch reading;
-    both_sides([this] { target_ = build_graph(Dump::read(item_.target), context_.options.compat); },
-               [this] { golden_ = build_graph(Dump::read(item_.golden), context_.options.compat); });
+    if (merging()) {
+      merge();
+    } else {
+      both_sides([this] { target_ = build_graph(Dump::read(item_.target), context_.options.compat); },
+                 [this] { golden_ = build_graph(Dump::read(item_.golden), context_.options.compat); });
+    }
     note_graph(target_, Side::target);
     if (comparing()) {
       note_graph(golden_, Side::golden);
@@ -66,8 +71,10 @@ class ItemRun {
     if (comparing()) {
       compare();
     }
-    result_.micro_steps = assign_micro_steps(target_, comparing() ? &golden_ : nullptr, context_.options.compat);
-    if (context_.options.overflow_check) {
+    if (!merged_micro_steps_) {
+      result_.micro_steps = assign_micro_steps(target_, comparing() ? &golden_ : nullptr, context_.options.compat);
+    }
+    if (context_.options.overflow_check && !merging()) {  // else the levels come from the ranks
       classify(target_, Side::target);
       if (comparing()) {
         classify(golden_, Side::golden);
@@ -95,6 +102,29 @@ class ItemRun {
   }
 
  private:
+  [[nodiscard]] bool merging() const { return !item_.replicas.empty(); }
+
+  /// Both graphs from all the ranks of their replicas.
+  void merge() {
+    const auto of_side = [this](Side side) {
+      MergedReplica merged = merge_replica(item_, side, context_);
+      (side == Side::target ? target_ : golden_) = std::move(merged.graph);
+      return merged;
+    };
+    MergedReplica golden;
+    MergedReplica target;
+    both_sides([&] { target = of_side(Side::target); }, [&] { golden = of_side(Side::golden); });
+    for (const MergedReplica* merged : {&target, &golden}) {
+      for (const std::string& warning : merged->warnings) {
+        warn(merged == &target ? Side::target : Side::golden, warning);
+      }
+    }
+    if (target.micro_steps) {
+      merged_micro_steps_ = true;
+      result_.micro_steps = *target.micro_steps;
+    }
+  }
+
   [[nodiscard]] bool comparing() const { return context_.options.comparing(); }
 
   /// The same work for both sides (a build has one), at once if cores are free. The fault of the target goes first.
@@ -140,7 +170,7 @@ class ItemRun {
 
   void match(std::vector<std::string>& warnings) {
     const RunOptions& options = context_.options;
-    if (options.fuzzy_match) {
+    if (options.fuzzy_match || merging()) {
       match_fuzzy(target_, golden_);
     } else if (options.layer_mapping && !context_.mapping) {
       match_by_name(target_, golden_);
@@ -262,7 +292,8 @@ class ItemRun {
   Graph target_;
   Graph golden_;
   Comparison comparison_;
-  std::vector<bool> owned_;  ///< by target node, where the item is shared; empty: all
+  bool merged_micro_steps_ = false;  ///< result_.micro_steps is that of the main rank
+  std::vector<bool> owned_;          ///< by target node, where the item is shared; empty: all
 };
 
 }  // namespace

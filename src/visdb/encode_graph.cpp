@@ -292,7 +292,7 @@ StackTable number_stacks(const Graph& graph) {
 
 std::size_t row_bytes(const NodeRow& row) {
   return sizeof row + row.name.size() + row.up_node.size() + row.sub_nodes.size() + row.matched_node_link.size() + row.input_data.size() +
-         row.output_data.size();
+         row.output_data.size() + row.parallel_merge_info.size();
 }
 
 /// What is known of the tensor files of a node. Returns about the bytes added.
@@ -432,6 +432,9 @@ void encode_graph(const Graph& graph, const Graph* other, const Comparison* comp
       append_way(row.matched_node_link, *other, node.link, way);
     }
     row.stack = stacks.number[index];
+    if (const auto info = graph.merge_info.find(index); info != graph.merge_info.end()) {
+      append_json_array(row.parallel_merge_info, info->second);
+    }
     display.begin_node(graph, node, rows);
     if (node.outputs_begin > node.inputs_begin) {
       row.input_data.clear();

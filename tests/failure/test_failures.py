@@ -314,7 +314,7 @@ class Output(Case):
 
     def test_wrong_usage(self):
         for arguments in (["-tp", self.dir], ["--nonsense"], ["-tp", self.dir, "-o", self.out, "--threads", "x"],
-                          ["-tp", self.dir, "-o", self.out, "--rank_size", "2", "--tp", "2", "--pp", "1"]):
+                          ["-tp", self.dir, "-o", self.out, "--rank_size", "2", "2", "--tp", "2", "--pp", "1"]):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("--help", done.stderr)

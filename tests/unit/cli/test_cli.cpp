@@ -251,11 +251,8 @@ TEST(CommandLine, BadSelections) {
   }
 }
 
-TEST(CommandLine, MergingIsCheckedAndRefused) {
-  expect_error(parse_with({"--rank_size", "2", "--tp", "1", "--pp", "2"}), "not available in this version");
-  expect_error(parse_with({"-gp", "G", "--rank_size", "2", "2", "--tp", "1", "2", "--pp", "2", "1", "--vpp", "2", "1"}), "not available");
-  expect_error(parse_with({"--rank_size", "2", "--tp", "1", "--pp", "2", "--file_type", "json"}), "not available");
-  // presence, counts, types: in this order, before the word that merging is not available
+TEST(CommandLine, MergingIsChecked) {
+  // presence, counts, types: in this order
   expect_error(parse_with({"--rank_size", "2"}), "--rank_size needs --tp too");
   expect_error(parse_with({"--rank_size", "2", "--tp", "2"}), "--rank_size needs --pp too");
   expect_error(parse_with({"--rank_size", "2", "2", "--tp", "1", "--pp", "1"}), "--rank_size needs 1 value without -gp, but 2 were given");
@@ -263,11 +260,47 @@ TEST(CommandLine, MergingIsCheckedAndRefused) {
   expect_error(parse_with({"-gp", "G", "--rank_size", "2", "2", "--tp", "1", "--pp", "1", "2"}), "--tp needs 2 values in a comparison");
   expect_error(parse_with({"-gp", "G", "--rank_size", "2", "2", "--tp", "1", "1", "--pp", "1", "1", "1"}), "--pp needs 2 values");
   expect_error(parse_with({"--rank_size", "2", "--tp", "1", "--pp", "1", "--vpp", "1", "1", "1"}), "--vpp takes 1 or 2 values");
+  expect_error(parse_with({"--rank_size", "2", "--tp", "1", "--pp", "1", "--cp", "1", "1", "1"}), "--cp takes 1 or 2 values");
   expect_error(parse_with({"--rank_size", "x", "--tp", "1", "--pp", "1"}), "--rank_size: 'x' is no whole number");
   expect_error(parse_with({"--rank_size", "2", "--tp", "1.5", "--pp", "1"}), "--tp: '1.5'");
   expect_error(parse_with({"--rank_size", "--tp", "1", "--pp", "1"}), "--rank_size needs a value");
   expect_error(parse_with({"--rank_size=99999999999999999999", "--tp=1", "--pp=1"}), "--rank_size: ");
-  expect_error(parse_with({"--rank_size", "-2", "--tp", "1", "--pp", "1"}), "not available");
+  expect_error(parse_with({"--rank_size", "2", "--tp", "1", "--pp", "1", "--ranks", "0"}), "--ranks can't be used with --rank_size");
+  expect_error(parse_with({"--rank_size", "2", "--tp", "1", "--pp", "1", "--cp", "2", "--compat=reference"}),
+               "--cp and --ep have no counterpart");
+}
+
+TEST(CommandLine, MergingOfOneSide) {
+  const ParsedCommandLine parsed = parse_with({"--rank_size", "8", "--tp", "2", "--pp", "2", "--vpp", "3", "--order", "pp-tp-dp"});
+  good(parsed);
+  ASSERT_TRUE(parsed.options->merge.has_value());
+  const MergeSide& side = parsed.options->merge->target;
+  EXPECT_EQ(side.rank_size, 8);
+  EXPECT_EQ(side.tp, 2);
+  EXPECT_EQ(side.pp, 2);
+  EXPECT_EQ(side.vpp, 3);
+  EXPECT_EQ(side.cp, 1);
+  EXPECT_EQ(side.dp(), 2);
+  EXPECT_EQ(side.order, "pp-tp-dp");
+  EXPECT_FALSE(parsed.options->merge->as_json);
+  // What the numbers must be is checked against the directories.
+  good(parse_with({"--rank_size", "-2", "--tp", "0", "--pp", "1"}));
+}
+
+TEST(CommandLine, OneValueOfAnOptionalMergeOptionIsForBothSides) {
+  const ParsedCommandLine both =
+      parse_with({"-gp", "G", "--rank_size", "4", "2", "--tp", "2", "1", "--pp", "2", "2", "--vpp", "2", "--order", "pp-tp-dp"});
+  good(both);
+  EXPECT_EQ(both.options->merge->target.vpp, 2);
+  EXPECT_EQ(both.options->merge->golden.vpp, 2);
+  EXPECT_EQ(both.options->merge->golden.order, "pp-tp-dp");
+  EXPECT_EQ(both.options->merge->golden.tp, 1);
+  // The reference takes the default for both then.
+  const ParsedCommandLine neither = parse_with(
+      {"-gp", "G", "--rank_size", "4", "2", "--tp", "2", "1", "--pp", "2", "2", "--vpp", "2", "--order", "pp-tp-dp", "--compat=reference"});
+  good(neither);
+  EXPECT_EQ(neither.options->merge->target.vpp, 1);
+  EXPECT_EQ(neither.options->merge->golden.order, "tp-cp-ep-dp-pp");
 }
 
 TEST(CommandLine, FileTypeJson) {
