@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "mpi/thread_name.h"
 #include "mpi/transport.h"
 #include "mpi/wakeup.h"
 
@@ -18,6 +19,7 @@ inline std::optional<Fault> run_in_background(const std::function<void()>& work,
   std::atomic<bool> done = false;
   std::optional<Fault> fault;
   std::jthread thread([&] {
+    name_thread("msvis-finish");
     fault = capture_fault(work);
     done = true;
     wakeup.notify();

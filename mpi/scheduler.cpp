@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/bytes.h"
+#include "mpi/thread_name.h"
 
 namespace msvis {
 namespace {
@@ -85,6 +86,7 @@ class WriterThread {
 
  private:
   void work() {
+    name_thread("msvis-writer");
     for (;;) {
       Entry entry;
       {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "mpi/thread_name.h"
+
 namespace msvis {
 namespace {
 
@@ -58,6 +60,7 @@ struct WorkerPool::State {
   }
 
   void work() {
+    name_thread("msvis-worker");
     for (;;) {
       std::pair<std::size_t, std::string> item;
       {

@@ -25,7 +25,7 @@ struct WorkItem {
   std::filesystem::path target;    ///< directory of dump.json
   std::filesystem::path golden;    ///< empty in a build
   std::uint64_t json_bytes = 0;    ///< size of the JSON files of both sides, 0 for those that can't be read
-  std::uint64_t tensor_bytes = 0;  ///< size of the tensor files of both sides
+  std::uint64_t tensor_bytes = 0;  ///< size of the tensor files of both sides, estimated where they are many
   // With more processes than items, the tensors of an item are divided among several processes.
   std::uint32_t share = 0;
   std::uint32_t shares = 1;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/parallel.h"
 #include "base/printable.h"
 #include "layout/listing.h"
 #include "msvis/error.h"
@@ -152,6 +153,7 @@ class Discovery {
     }
     std::sort(plan_.items.begin(), plan_.items.end(),
               [](const WorkItem& a, const WorkItem& b) { return std::pair(a.step, a.rank) < std::pair(b.step, b.rank); });
+    find_sizes();
     plan_.tensor_mode = options_.comparing() && std::any_of(plan_.items.begin(), plan_.items.end(), [](const WorkItem& item) {
                           return item.tensor_bytes > 0 && layout::states_tensor_task(item.target);
                         });
@@ -175,13 +177,24 @@ class Discovery {
     if (directories.size() > 1) {
       item.golden = directories.back();
     }
-    for (const fs::path& directory : directories) {
-      item.json_bytes += layout::json_bytes(directory);
-      if (options_.comparing()) {  // a build does not read tensors
-        item.tensor_bytes += layout::tensor_bytes(directory);
-      }
-    }
     plan_.items.push_back(std::move(item));
+  }
+
+  // Nearly all of the time that discovery takes, and most of that is waiting for the file system.
+  void find_sizes() {
+    constexpr unsigned looks_at_once = 16;
+    parallel_for(plan_.items.size(), looks_at_once, [this](std::size_t number) {
+      WorkItem& item = plan_.items[number];
+      for (const fs::path& directory : {item.target, item.golden}) {
+        if (directory.empty()) {
+          continue;
+        }
+        item.json_bytes += layout::json_bytes(directory);
+        if (options_.comparing()) {  // a build does not read tensors
+          item.tensor_bytes += layout::tensor_bytes(directory);
+        }
+      }
+    });
   }
 
   void require_selected(const Selection& selection, const char* option, const char* kind, std::int64_t number) const {

@@ -1,6 +1,7 @@
 // The entries of one directory, and the numbers in names such as rank12.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -36,8 +37,12 @@ std::int64_t number_of(std::string_view name, std::string_view prefix, const std
 /// Sum of the sizes of dump.json, stack.json and construct.json; 0 for those that are missing or can't be looked at.
 std::uint64_t json_bytes(const std::filesystem::path& directory);
 
-/// Sum of the sizes of the files in dump_tensor_data; 0 when there is none.
+/// With more tensor files than this, only about so many are looked at: on a network file system a look costs a message to its server.
+constexpr std::size_t tensor_files_looked_at = 256;
+
+/// Sum of the sizes of the files in dump_tensor_data, estimated from some of them when they are many; 0 when there is none.
 std::uint64_t tensor_bytes(const std::filesystem::path& directory);
+
 /// Whether dump.json says near its beginning that its task is "tensor". A guess that only steers how the work is divided; false if
 /// unreadable.
 bool states_tensor_task(const std::filesystem::path& directory);

@@ -34,6 +34,8 @@ MIB = 1 << 20
 BATCH_BYTES = MIB
 WINDOW_BYTES = 64 * MIB
 QUEUE_BYTES = 8 * MIB
+TENSOR_FILES_LOOKED_AT = 256
+LOOKS_AT_ONCE = 16
 ROUND_BYTES = 32 * MIB
 
 
@@ -44,7 +46,8 @@ ROUND_BYTES = 32 * MIB
 class Costs:
     """Seconds of one core, by what they are for. `measure` says how each is found."""
 
-    plan_per_item: float  # process 0 looks at the directories of a (step, rank)
+    plan_per_item: float  # process 0 looks at the directories of a (step, rank), with several threads
+    plan_per_file: float  # ... at a tensor file of those that it looks at
     read_per_byte: float  # JSON of both sides to graphs
     compare_per_row: float
     encode_per_row: float
@@ -73,6 +76,7 @@ class Machine:
     bandwidth: float = 10e9  # bytes a second into process 0
     poll: float = 5e-4  # until the event loop of a process, which sleeps in between, sees a message
     storage: float = math.inf  # bytes a second that all processes together read
+    look: float = 0.0  # seconds until the storage answers what size a file has
 
     @property
     def nodes(self):
@@ -308,7 +312,8 @@ class Schedule:
 
 def predict(costs, machine, items, tensor_mode=False):
     found = Prediction()
-    found.plan = len(items) * costs.plan_per_item
+    looks = sum(min(item.tensor_files, 2 * TENSOR_FILES_LOOKED_AT) for item in items) if tensor_mode else 0
+    found.plan = len(items) * costs.plan_per_item + looks * costs.plan_per_file + (looks + 6 * len(items)) * machine.look / LOOKS_AT_ONCE
     for parts in parts_of(costs, items, tensor_mode, machine.processes):
         if parts:
             found.items += Schedule(costs, machine, parts, tensor_mode, found).run()
@@ -329,6 +334,7 @@ def predict(costs, machine, items, tensor_mode=False):
 # --- measuring -----------------------------------------------------------------------------------------------------------------------
 
 SIZES = ("statistics", "statistics-4", "statistics-12")
+WORKER, WRITER, MAIN = (("msvis-worker", slice(1)), ("msvis-writer", slice(1)), ("msvis-mpi", slice(1)))
 TICK = os.sysconf("SC_CLK_TCK")
 STATISTICS = ["--ranks", "8", "--layers", "68", "--hidden", "1024", "--seq", "512", "--vocab", "32000", "--tp", "2", "--pp", "2"]
 TENSOR = ["--ranks", "2", "--task", "tensor", "--layers", "12", "--hidden", "256", "--vocab", "4096", "--size", "512M"]
@@ -357,12 +363,12 @@ def repeat_ranks(work, case, times):
 
 
 class ThreadTimes(threading.Thread):
-    """Processor time of every thread of the program, in the order in which a process started them, by MPI process."""
+    """Processor time of the program's threads, by MPI process and in the order in which they were started."""
 
     def __init__(self, launched, program):
         super().__init__(daemon=True)
         self.launched, self.program = launched, program
-        self.numbers, self.seconds = {}, {}
+        self.numbers, self.names, self.seconds = {}, {}, {}
 
     def run(self):
         while self.launched.poll() is None:
@@ -382,20 +388,26 @@ class ThreadTimes(threading.Thread):
             number = self.numbers[process.name]
             if number is not None:
                 for task in os.listdir(process / "task"):
-                    fields = (process / "task" / task / "stat").read_text().rsplit(")", 1)[1].split()
+                    start, end = (process / "task" / task / "stat").read_text().rsplit(")", 1)
+                    fields = end.split()
+                    self.names[number, int(task)] = start.split("(", 1)[1]  # it is given by the thread itself
                     self.seconds[number, int(task)] = (int(fields[11]) + int(fields[12])) / TICK
         except OSError:
             pass  # it has ended, or is another user's
 
     def of(self, number):
-        return [seconds for (process, _), seconds in sorted(self.seconds.items()) if process == number]
+        return [(self.names[thread], seconds) for thread, seconds in sorted(self.seconds.items()) if thread[0] == number]
 
 
 @dataclasses.dataclass
 class Run:
     summary: dict
-    threads: list  # processor time of the threads of process 0, as they were started: main, workers, writer, others
+    threads: list  # names and processor time of the threads of process 0, as they were started
     result: pathlib.Path
+
+    def processor_time(self, name, turn=slice(None)):
+        """Of the threads of this name, or of some of them in the order of their starts. The items' worker and writer come first, then those of the links."""
+        return sum([seconds for thread, seconds in self.threads if thread == name][turn])
 
     def seconds(self, stage):
         return self.summary["seconds"][stage]
@@ -417,7 +429,7 @@ def run_program(build, case, work, processes, threads=1):
     return Run(json.loads((work / "summary.json").read_text()), times.of(0), next(out.glob("*.vis.db")))
 
 
-def best_of(rounds, build, case, work, processes, threads=1, cost=lambda run: sum(run.threads)):
+def best_of(rounds, build, case, work, processes, threads=1, cost=lambda run: sum(seconds for _, seconds in run.threads)):
     """The run that took least; the results of earlier calls are removed."""
     for old in work.glob("out-*"):
         shutil.rmtree(old)
@@ -489,11 +501,11 @@ def measure(build, work, rounds):
     # Processor time all along: other work on the machine disturbs it least. A worker's is divided among the stages as their durations are.
     def stage_seconds(name, stage):
         stages = runs[name].seconds("work")
-        return runs[name].threads[1] * stages[stage] / sum(stages.values())
+        return runs[name].processor_time(*WORKER) * stages[stage] / sum(stages.values())
 
     work_items = items["statistics-4"]
     rows = total(work_items, "rows")
-    insert = runs["statistics-4"].threads[2] / rows
+    insert = runs["statistics-4"].processor_time(*WRITER) / rows
     compare_per_row = stage_seconds("statistics-4", "compare") / rows
 
     # Bytes and files of two sets of tensors: two equations.
@@ -505,19 +517,21 @@ def measure(build, work, rounds):
     per_file = (seconds_2 * bytes_1 - seconds_1 * bytes_2) / determinant
 
     # The last thread builds the indexes: seconds a row as a line over the logarithm of the number of rows.
-    points = [(math.log2(total(items[name], "rows")), runs[name].threads[-1] / total(items[name], "rows")) for name in SIZES]
+    points = [(math.log2(total(items[name], "rows")), runs[name].processor_time("msvis-finish") / total(items[name], "rows")) for name in SIZES]
     mean_x, mean_y = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
     growth = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
-    # Threads of the exchange stand between writer and indexes.
     many = "statistics-12"
-    per_record = sum(runs[many].threads[3:-1]) / total(items[many], "link_records")
+    per_record = sum(runs[many].processor_time(name, slice(1, None)) for name in ("msvis-worker", "msvis-writer")) / total(items[many], "link_records")
 
+    # The main thread of a run on tensors does little else.
+    plan_per_file = runs["small-files"].processor_time("msvis-mpi") / (2 * TENSOR_FILES_LOOKED_AT * len(small))
     tiny_items = len(alone.summary["items"])
     stages_alone = sum(alone.seconds(stage) for stage in ("items", "links", "finish"))
-    loop_per_item = pair.threads[0] / tiny_items
+    loop_per_item = pair.processor_time(*MAIN) / tiny_items
     remote = sum(item.rows * item.row_bytes for item in work_items) / 2
     return Costs(
+        plan_per_file=plan_per_file,
         plan_per_item=(alone.seconds("total") - stages_alone) / tiny_items,
         read_per_byte=stage_seconds("statistics-4", "read") / total(work_items, "json_bytes"),
         compare_per_row=compare_per_row,
@@ -525,12 +539,12 @@ def measure(build, work, rounds):
         tensor_per_byte=per_byte,
         tensor_per_file=per_file,
         insert_per_row=insert,
-        insert_per_tensor=max(0.0, runs["small-files"].threads[2] - insert * total(small, "rows")) / total(small, "tensors"),
+        insert_per_tensor=max(0.0, runs["small-files"].processor_time(*WRITER) - insert * total(small, "rows")) / total(small, "tensors"),
         floor_per_row=floor["insert_cpu"] / rows,
         index_per_row=mean_y - growth * mean_x,
         index_growth=growth,
         loop_per_item=loop_per_item,
-        loop_per_byte=max(0.0, pair_rows.threads[0] - loop_per_item * len(work_items)) / remote,
+        loop_per_byte=max(0.0, pair_rows.processor_time(*MAIN) - loop_per_item * len(work_items)) / remote,
         link_per_record=per_record,
     )
 

@@ -488,6 +488,21 @@ TEST_F(Layout, CostIsTheSizeOfBothSides) {
   EXPECT_EQ(build_item.tensor_bytes, 0U) << "a build does not read tensors";
 }
 
+TEST_F(Layout, SizeOfManyTensorFilesIsEstimatedAndEqualForEqualFiles) {
+  for (const char* rank : {"T/rank0", "T/rank1"}) {
+    const fs::path data = root_ / rank / "dump_tensor_data";
+    fs::create_directories(data);
+    for (std::size_t number = 0; number < 4 * layout::tensor_files_looked_at; ++number) {
+      std::ofstream(data / (std::to_string(number) + ".pt")) << std::string(number % 5, 'x');
+    }
+  }
+  const auto estimate = layout::tensor_bytes(root_ / "T/rank0");
+  EXPECT_EQ(layout::tensor_bytes(root_ / "T/rank1"), estimate);
+  const double exact = 4.0 * static_cast<double>(layout::tensor_files_looked_at) * 2;
+  EXPECT_GT(static_cast<double>(estimate), 0.8 * exact);
+  EXPECT_LT(static_cast<double>(estimate), 1.2 * exact);
+}
+
 TEST_F(Layout, MissingJsonFilesCountNothing) {
   make_dump("A", 5);
   fs::remove(root_ / "A/stack.json");
