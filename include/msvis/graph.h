@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "msvis/dump.h"
 #include "msvis/items.h"
 #include "msvis/options.h"
+#include "msvis/tensor_parts.h"
 
 namespace msvis {
 
@@ -62,6 +64,8 @@ struct Graph {
   bool merged = false;                                                     ///< folded from the ranks of a replica; only then:
   std::vector<JsonDocument> documents;                                     ///< hold values of nodes and items
   std::unordered_map<std::uint32_t, std::vector<std::string>> merge_info;  ///< by node: how its data were merged, a sentence each
+  std::unordered_map<std::uint32_t, std::shared_ptr<const TensorParts>>
+      tensor_parts;  ///< by item: where its elements are; else in one file of the dump
 
   [[nodiscard]] std::uint32_t find(std::string_view name) const;
   /// From the root to the parent of a node; empty for the root and for a node above which the parents form a cycle.

@@ -2,7 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <utility>
+
+#include "dump/python_text.h"
+#include "tensor/convert.h"
 
 namespace msvis {
 namespace {
@@ -43,29 +49,115 @@ TensorOutcome described(const PairFacts& facts, TensorMetrics metrics) {
   return outcome;
 }
 
+/// Adds what is known of replicas to the reason: the worst one of those that differ, and how many more do.
+void describe_replicas(TensorOutcome& outcome, std::string_view side, const std::vector<ReplicaDifference>& replicas) {
+  const ReplicaDifference* worst = nullptr;
+  std::size_t differing = 0;
+  for (const ReplicaDifference& replica : replicas) {
+    if (!replica.fault.empty()) {
+      outcome.reason += (outcome.reason.empty() ? "" : "; ") + std::string(side) + " " + replica.name +
+                        " was not compared with the first rank: " + replica.fault;
+    } else if (replica.elements > 0) {
+      ++differing;
+      worst = worst == nullptr || replica.max_abs > worst->max_abs ? &replica : worst;
+    }
+  }
+  if (worst != nullptr) {
+    std::string largest;
+    append_float(largest, worst->max_abs);
+    outcome.reason += (outcome.reason.empty() ? "" : "; ") + std::string(side) + " " + worst->name +
+                      " should hold the same as the first rank but differs in " + std::to_string(worst->elements) + " of " +
+                      std::to_string(outcome.elements) + " elements, by up to " + largest +
+                      (differing > 1 ? "; so do " + std::to_string(differing - 1) + " other ranks" : "");
+  }
+}
+
+/// Whether `left` is a worse result than `right`.
+bool is_worse(const TensorMetrics& left, const TensorMetrics& right) {
+  const auto badness = [](const TensorMetrics& metrics) {
+    // A scalar has no distance, only the error.
+    const MetricCell& cell = metrics.outcome == MetricOutcome::compared ? metrics.euclidean_distance : metrics.max_abs_err;
+    return cell.state == MetricState::number && !std::isnan(cell.value) ? cell.value : std::numeric_limits<double>::infinity();
+  };
+  return badness(left) > badness(right);
+}
+
+/// Notes how `other` differs from `span`, which begins at element `first`.
+void note_difference(const TensorSpan& span, const TensorSpan& other, ReplicaDifference& found) {
+  const std::size_t size = dtype_size(span.dtype);
+  if (std::memcmp(span.data, other.data, span.count * size) == 0) {
+    return;
+  }
+  const auto* left = static_cast<const std::byte*>(span.data);
+  const auto* right = static_cast<const std::byte*>(other.data);
+  for (std::size_t k = 0; k < span.count; ++k, left += size, right += size) {
+    if (std::memcmp(left, right, size) == 0) {
+      continue;
+    }
+    ++found.elements;
+    double of_left = 0;
+    double of_right = 0;
+    cast_elements(left, span.dtype, reinterpret_cast<std::byte*>(&of_left), DType::float64, 1);
+    cast_elements(right, span.dtype, reinterpret_cast<std::byte*>(&of_right), DType::float64, 1);
+    double difference = of_left == of_right ? 0 : std::abs(of_left - of_right);
+    if (std::isnan(difference)) {
+      difference = std::isnan(of_left) && std::isnan(of_right) ? 0 : std::numeric_limits<double>::infinity();
+    }
+    found.max_abs = std::max(found.max_abs, difference);
+  }
+}
+
+/// Name of the rank that a part comes from.
+std::string rank_name(const TensorParts& parts) {
+  return parts.parts.empty() ? parts.directory.filename().string() : rank_name(parts.parts.front());
+}
+
 }  // namespace
 
-/// One file: read piece by piece if its elements stand in order, else loaded as a whole.
-struct OpenTensorPair::Side {
-  TensorFile file;
-  std::optional<Tensor> loaded;
-  DType dtype;
-  std::uint64_t elements;
-
-  Side(const std::filesystem::path& path, const ReadHints& hints)
-      : file(TensorFile::open(path, hints)), dtype(file.dtype()), elements(file.element_count()) {}
-
-  TensorSpan span(std::uint64_t first, std::uint64_t count) {
-    if (!loaded && !file.can_stream()) {
-      loaded = std::move(file).load();
-    }
-    if (!loaded) {
-      return {file.read(first, count).data(), dtype, count, false};
-    }
-    const TensorSpan all{loaded->contiguous().data(), dtype, elements, false};
-    return all.slice(first, count);
+void PairFinding::combine(const PairFinding& other) {
+  partial.combine(other.partial);
+  of_replicas.resize(std::max(of_replicas.size(), other.of_replicas.size()));
+  for (std::size_t k = 0; k < other.of_replicas.size(); ++k) {
+    of_replicas[k].combine(other.of_replicas[k]);
   }
-};
+  const auto join = [](std::vector<ReplicaDifference>& into, const std::vector<ReplicaDifference>& from) {
+    into.resize(std::max(into.size(), from.size()));
+    for (std::size_t k = 0; k < from.size(); ++k) {
+      into[k].name = from[k].name;
+      into[k].elements += from[k].elements;
+      into[k].max_abs = std::max(into[k].max_abs, from[k].max_abs);
+      if (into[k].fault.empty()) {
+        into[k].fault = from[k].fault;
+      }
+    }
+  };
+  join(target_replicas, other.target_replicas);
+  join(golden_replicas, other.golden_replicas);
+}
+
+TensorSpan OpenTensorPair::Side::read(std::uint64_t first, std::uint64_t count) {
+  return {source->read(first, count).data(), source->dtype(), count, false};
+}
+
+std::optional<TensorSpan> OpenTensorPair::Side::read_replica(std::size_t k, std::uint64_t first, std::uint64_t count) {
+  if (replicas[k]) {
+    try {
+      return TensorSpan{replicas[k]->read(first, count).data(), replicas[k]->dtype(), count, false};
+    } catch (const TensorError& error) {
+      found[k].fault = error.message();
+      replicas[k].reset();
+    }
+  }
+  return std::nullopt;
+}
+
+void OpenTensorPair::Side::vote(const TensorSpan& span, std::uint64_t first) {
+  for (std::size_t k = 0; k < replicas.size(); ++k) {
+    if (const auto other = read_replica(k, first, span.count)) {
+      note_difference(span, *other, found[k]);
+    }
+  }
+}
 
 TensorOutcome unsupported_tensor(std::string reason, std::string kind) {
   TensorOutcome outcome;
@@ -77,25 +169,48 @@ TensorOutcome unsupported_tensor(std::string reason, std::string kind) {
 
 OpenTensorPair::OpenTensorPair(const TensorPair& pair, const TensorFileOptions& options) {
   options_.compat = options.compat;
-  const auto open = [&](const std::filesystem::path& path, std::string_view dtype, ReaderRule rule, std::string_view side) {
+  const auto hints_for = [&](std::string_view dtype, ReaderRule rule) {
     ReadHints hints;
     hints.dtype = dtype;
     hints.rule = rule;
     hints.compat = options.compat;
     hints.drop_cache = options.drop_cache;
-    try {
-      return std::make_unique<Side>(path, hints);
-    } catch (const TensorError& error) {
-      decide_unreadable(side, error);
-      return std::unique_ptr<Side>();
-    }
+    return hints;
   };
-  target_ = open(pair.target, pair.target_dtype, options.target_rule, "target");
+  open_side(target_, pair.target, pair.target_parts.get(), hints_for(pair.target_dtype, options.target_rule), "target");
   if (!decided_) {
-    golden_ = open(pair.golden, pair.golden_dtype, options.golden_rule, "golden");
+    open_side(golden_, pair.golden, pair.golden_parts.get(), hints_for(pair.golden_dtype, options.golden_rule), "golden");
   }
   if (!decided_) {
+    diverged_ = pair.target_parts && pair.target_parts->diverged;
     decide_from_shapes();
+  }
+}
+
+void OpenTensorPair::open_side(Side& side, const std::filesystem::path& file, const TensorParts* parts, const ReadHints& hints,
+                               std::string_view name) {
+  try {
+    side.source = parts != nullptr ? TensorSource::open(*parts, hints) : TensorSource::open(file, hints);
+  } catch (const TensorError& error) {
+    decide_unreadable(name, error);
+    return;
+  }
+  if (parts == nullptr) {
+    return;
+  }
+  for (const TensorParts& replica : parts->replicas) {
+    side.found.push_back({rank_name(replica), 0, 0, {}});
+    side.replicas.emplace_back();
+    try {
+      auto opened = TensorSource::open(replica, hints);
+      if (opened->dtype() != side.source->dtype() || opened->shape() != side.source->shape()) {
+        side.found.back().fault = "it holds " + std::string(dtype_name(opened->dtype())) + " of shape " + shape_text(opened->shape());
+      } else {
+        side.replicas.back() = std::move(opened);
+      }
+    } catch (const TensorError& error) {
+      side.found.back().fault = error.message();
+    }
   }
 }
 
@@ -103,18 +218,19 @@ OpenTensorPair::~OpenTensorPair() = default;
 
 void OpenTensorPair::decide_unreadable(std::string_view side, const TensorError& error) {
   const std::string kind(tensor_fault_text(error.fault()));
-  decided_ = unsupported_tensor(std::string(side) + " " + error.file().filename().string() + ": " + error.message(), kind);
+  const std::string file = error.file().filename().string();
+  decided_ = unsupported_tensor(std::string(side) + (file.empty() ? "" : " " + file) + ": " + error.message(), kind);
 }
 
 void OpenTensorPair::decide_from_shapes() {
-  facts_ = {target_->file.shape(), target_->elements, target_->dtype, golden_->dtype};
+  facts_ = {target_.source->shape(), target_.source->element_count(), target_.source->dtype(), golden_.source->dtype()};
   const std::vector<std::uint64_t> ours = squeezed(facts_.shape);
-  const std::vector<std::uint64_t> theirs = squeezed(golden_->file.shape());
+  const std::vector<std::uint64_t> theirs = squeezed(golden_.source->shape());
   if (facts_.elements == 0) {
     decided_ = unsupported_tensor("the target has no elements", "empty tensor");
     decided_->shape = facts_.shape;
   } else if (ours != theirs) {
-    decided_ = unsupported_tensor("shape " + shape_text(facts_.shape) + " against " + shape_text(golden_->file.shape()), "shapes differ");
+    decided_ = unsupported_tensor("shape " + shape_text(facts_.shape) + " against " + shape_text(golden_.source->shape()), "shapes differ");
     decided_->metrics = TensorMetrics::of(MetricOutcome::shape_unmatched);
     decided_->shape = facts_.shape;
     decided_->elements = facts_.elements;
@@ -126,17 +242,31 @@ void OpenTensorPair::decide_from_shapes() {
 void OpenTensorPair::compare_scalars() {
   MetricOptions scalar = options_;
   scalar.zero_d = true;
-  if (const auto spans = read(0, 1)) {
-    decided_ = described(facts_, compare_tensors(spans->first, spans->second, scalar));
+  const auto spans = read(0, 1);
+  if (!spans) {
+    return;
   }
+  TensorMetrics metrics = compare_tensors(spans->first, spans->second, scalar);
+  for (std::size_t k = 0; diverged_ && k < target_.replicas.size(); ++k) {
+    if (const auto other = target_.read_replica(k, 0, 1)) {
+      const TensorMetrics of_other = compare_tensors(*other, spans->second, scalar);
+      metrics = is_worse(of_other, metrics) ? of_other : metrics;
+    }
+  }
+  decided_ = described(facts_, metrics);
+  describe_replicas(*decided_, "target", target_.found);
+  describe_replicas(*decided_, "golden", golden_.found);
 }
 
 std::optional<std::pair<TensorSpan, TensorSpan>> OpenTensorPair::read(std::uint64_t first, std::uint64_t count) {
   std::string_view side = "target";
   try {
-    const TensorSpan ours = target_->span(first, count);
+    const TensorSpan ours = target_.read(first, count);
+    target_.vote(ours, first);
     side = "golden";
-    return std::pair(ours, golden_->span(first, count));
+    const TensorSpan theirs = golden_.read(first, count);
+    golden_.vote(theirs, first);
+    return std::pair(ours, theirs);
   } catch (const TensorError& error) {
     decide_unreadable(side, error);
     return std::nullopt;
@@ -147,8 +277,9 @@ std::size_t OpenTensorPair::blocks() const {
   return metric_blocks(facts_.elements);
 }
 
-std::optional<PartialMetrics> OpenTensorPair::accumulate(std::size_t first_block, std::size_t block_count) {
-  PartialMetrics all;
+std::optional<PairFinding> OpenTensorPair::accumulate(std::size_t first_block, std::size_t block_count) {
+  PairFinding all;
+  all.of_replicas.resize(diverged_ ? target_.replicas.size() : 0);
   const std::size_t end = first_block + std::min(block_count, blocks() - std::min(first_block, blocks()));
   for (std::size_t block = first_block; block < end; block += blocks_per_step) {
     const std::uint64_t first = std::uint64_t{block} * metric_block_elements;
@@ -158,22 +289,41 @@ std::optional<PartialMetrics> OpenTensorPair::accumulate(std::size_t first_block
     if (!spans) {
       return std::nullopt;
     }
-    all.combine(accumulate_metrics(spans->first, spans->second, options_, block));
+    all.partial.combine(accumulate_metrics(spans->first, spans->second, options_, block));
+    for (std::size_t k = 0; k < all.of_replicas.size(); ++k) {
+      if (const auto other = target_.read_replica(k, first, count)) {
+        all.of_replicas[k].combine(accumulate_metrics(*other, spans->second, options_, block));
+      }
+    }
   }
+  all.target_replicas = target_.found;
+  all.golden_replicas = golden_.found;
   return all;
 }
 
-TensorOutcome finish_pair(const PairFacts& facts, const PartialMetrics& partial, Compat compat) {
+TensorOutcome finish_pair(const PairFacts& facts, const PairFinding& finding, Compat compat) {
   MetricOptions options;
   options.compat = compat;
-  return described(facts, finish_metrics(partial, facts.elements, options));
+  TensorMetrics metrics = finish_metrics(finding.partial, facts.elements, options);
+  for (std::size_t k = 0; k < finding.of_replicas.size(); ++k) {
+    if (finding.target_replicas[k].fault.empty()) {
+      TensorMetrics of_replica = finish_metrics(finding.of_replicas[k], facts.elements, options);
+      if (is_worse(of_replica, metrics)) {
+        metrics = std::move(of_replica);
+      }
+    }
+  }
+  TensorOutcome outcome = described(facts, std::move(metrics));
+  describe_replicas(outcome, "target", finding.target_replicas);
+  describe_replicas(outcome, "golden", finding.golden_replicas);
+  return outcome;
 }
 
 TensorOutcome compare_tensor_files(const TensorPair& pair, const TensorFileOptions& options) {
   OpenTensorPair files(pair, options);
   if (!files.decided()) {
-    if (const auto partial = files.accumulate(0, files.blocks())) {
-      return finish_pair(files.facts(), *partial, options.compat);
+    if (const auto finding = files.accumulate(0, files.blocks())) {
+      return finish_pair(files.facts(), *finding, options.compat);
     }
   }
   return *files.decided();
@@ -273,6 +423,36 @@ void put(ByteWriter& out, const PairFacts& facts) {
   out.put(facts.elements);
   out.put(facts.target);
   out.put(facts.golden);
+}
+
+void put(ByteWriter& out, const PairFinding& finding) {
+  const auto put_replica = [](ByteWriter& to, const ReplicaDifference& replica) {
+    to.put(replica.name);
+    to.put(replica.elements);
+    to.put(replica.max_abs);
+    to.put(replica.fault);
+  };
+  out.put(finding.partial.to_bytes());
+  out.put_all(finding.of_replicas, [](ByteWriter& to, const PartialMetrics& partial) { to.put(partial.to_bytes()); });
+  out.put_all(finding.target_replicas, put_replica);
+  out.put_all(finding.golden_replicas, put_replica);
+}
+
+PairFinding get_pair_finding(ByteReader& in) {
+  const auto get_replica = [](ByteReader& from) {
+    ReplicaDifference replica;
+    replica.name = from.get_string();
+    replica.elements = from.get<std::uint64_t>();
+    replica.max_abs = from.get<double>();
+    replica.fault = from.get_string();
+    return replica;
+  };
+  PairFinding finding;
+  finding.partial = PartialMetrics::from_bytes(in.get_view());
+  finding.of_replicas = in.get_all([](ByteReader& from) { return PartialMetrics::from_bytes(from.get_view()); });
+  finding.target_replicas = in.get_all(get_replica);
+  finding.golden_replicas = in.get_all(get_replica);
+  return finding;
 }
 
 PairFacts get_pair_facts(ByteReader& in) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "compare/tensor_source.h"
 #include "msvis/metrics.h"
 #include "msvis/tensor.h"
 
@@ -24,12 +25,14 @@ struct TensorFileOptions {
   bool drop_cache = false;  ///< gives the page cache back
 };
 
-/// A pair of files and what dump.json says of their element types.
+/// A pair of files and what dump.json says of their element types; or, of merged ranks, the parts of a side instead of its file.
 struct TensorPair {
   std::filesystem::path target;
   std::filesystem::path golden;
   std::string_view target_dtype;
   std::string_view golden_dtype;
+  std::shared_ptr<const TensorParts> target_parts;
+  std::shared_ptr<const TensorParts> golden_parts;
 };
 
 /// What became of a pair.
@@ -50,8 +53,27 @@ struct PairFacts {
   DType golden = DType::float32;
 };
 
-/// The outcome of comparable files from the partials of all their blocks.
-TensorOutcome finish_pair(const PairFacts& facts, const PartialMetrics& partial, Compat compat);
+/// In how far another rank's tensor, which should hold the same bits, does not.
+struct ReplicaDifference {
+  std::string name;            ///< of the rank's directory
+  std::uint64_t elements = 0;  ///< with other bits
+  double max_abs = 0;          ///< largest difference; infinite where only one side is NaN
+  std::string fault;           ///< why it could not be read; empty if it could
+};
+
+/// What is known of some blocks of a pair.
+struct PairFinding {
+  PartialMetrics partial;
+  std::vector<PartialMetrics> of_replicas;  ///< of diverged target replicas (in their order) against the golden
+  std::vector<ReplicaDifference> target_replicas;
+  std::vector<ReplicaDifference> golden_replicas;
+
+  /// Adds other blocks of the same pair.
+  void combine(const PairFinding& other);
+};
+
+/// The outcome of comparable files from what is known of all their blocks. Of diverged replicas the one that is worst.
+TensorOutcome finish_pair(const PairFacts& facts, const PairFinding& finding, Compat compat);
 
 /// For the way between processes.
 void put(ByteWriter& out, const TensorMetrics& metrics);
@@ -60,6 +82,8 @@ void put(ByteWriter& out, const TensorOutcome& outcome);
 TensorOutcome get_tensor_outcome(ByteReader& in);
 void put(ByteWriter& out, const PairFacts& facts);
 PairFacts get_pair_facts(ByteReader& in);
+void put(ByteWriter& out, const PairFinding& finding);
+PairFinding get_pair_finding(ByteReader& in);
 
 /// An outcome without metrics: all six cells are `unsupported`.
 TensorOutcome unsupported_tensor(std::string reason, std::string kind);
@@ -76,12 +100,24 @@ class OpenTensorPair {
   /// Blocks of metric_block_elements elements; only if not decided.
   [[nodiscard]] std::size_t blocks() const;
   /// Walks some blocks; nothing if a file fails while it is read (decided() then has the reason).
-  std::optional<PartialMetrics> accumulate(std::size_t first_block, std::size_t block_count);
+  std::optional<PairFinding> accumulate(std::size_t first_block, std::size_t block_count);
   /// Only if not decided.
   [[nodiscard]] const PairFacts& facts() const { return facts_; }
 
  private:
-  struct Side;
+  /// One side: what is compared, and what should be the same.
+  struct Side {
+    std::unique_ptr<TensorSource> source;
+    std::vector<std::unique_ptr<TensorSource>> replicas;  ///< null: can't be read
+    std::vector<ReplicaDifference> found;                 ///< by replica
+    TensorSpan read(std::uint64_t first, std::uint64_t count);
+    /// Replica k instead; empty if it can't be read (which is noted).
+    std::optional<TensorSpan> read_replica(std::size_t k, std::uint64_t first, std::uint64_t count);
+    /// Notes what the replicas have else than `span`, elements from `first` on.
+    void vote(const TensorSpan& span, std::uint64_t first);
+  };
+
+  void open_side(Side& side, const std::filesystem::path& file, const TensorParts* parts, const ReadHints& hints, std::string_view name);
   void decide_unreadable(std::string_view side, const TensorError& error);
   void decide_from_shapes();
   void compare_scalars();
@@ -90,8 +126,9 @@ class OpenTensorPair {
 
   MetricOptions options_;
   std::optional<TensorOutcome> decided_;
-  std::unique_ptr<Side> target_;
-  std::unique_ptr<Side> golden_;
+  Side target_;
+  Side golden_;
+  bool diverged_ = false;
   PairFacts facts_;
 };
 

@@ -41,10 +41,49 @@ StatedSize stated_size(const Item& item) {
   return {count, count * size};
 }
 
+/// Cost of reading an item, with its replicas.
+std::uint64_t cost_of(const Item& item, const TensorParts* parts) {
+  constexpr std::uint64_t most_files = 1000;
+  const std::uint64_t bytes = stated_size(item).bytes;
+  const std::uint64_t copies = parts != nullptr ? 1 + std::min<std::uint64_t>(parts->replicas.size(), most_files) : 1;
+  const std::uint64_t files = parts != nullptr ? std::clamp<std::uint64_t>(parts->parts.size(), 1, most_files) : 1;
+  return copies * (files * tensor_read_cost(0) + bytes);
+}
+
 std::string text_of(JsonValue value) {
   std::string text;
   append_str(text, value);
   return text;
+}
+
+std::shared_ptr<const TensorParts> parts_of(const Graph& graph, std::uint32_t item) {
+  const auto found = graph.tensor_parts.find(item);
+  return found != graph.tensor_parts.end() ? found->second : nullptr;
+}
+
+/// Vocabularies are padded so that they can be split; the other side may have fewer rows, or other padding.
+std::shared_ptr<const TensorParts> without_padding(std::shared_ptr<const TensorParts> parts, const Item& other) {
+  if (!parts || !parts->padded || parts->kind != TensorParts::Kind::joined) {
+    return parts;
+  }
+  std::uint32_t dimension = 0;
+  double wanted = -1;
+  for (const JsonValue size : other.shape.elements()) {
+    if (dimension++ == parts->dimension && size.is(JsonKind::integer)) {
+      wanted = size.number();
+    }
+  }
+  double rows = 0;
+  for (const TensorParts::Run& run : parts->runs) {
+    rows += static_cast<double>(run.length);
+  }
+  const double surplus = rows - wanted;
+  if (wanted < 0 || surplus <= 0 || surplus >= static_cast<double>(parts->runs.back().length)) {
+    return parts;
+  }
+  auto cut = std::make_shared<TensorParts>(*parts);
+  cut->runs.back().length -= static_cast<std::uint64_t>(surplus);
+  return cut;
 }
 
 /// The reader that the reference would take for both sides (comparison rules, 1.5).
@@ -101,8 +140,18 @@ TensorWork plan_tensor_work(Comparison& comparison, const Graph& target, const G
         continue;
       }
       const Item& theirs = golden.items[rows[row].golden_item];
-      const std::string target_name = text_of(ours.data_name);
-      const std::string golden_name = text_of(theirs.data_name);
+      job.files.target_parts = without_padding(parts_of(target, rows[row].target_item), theirs);
+      job.files.golden_parts = without_padding(parts_of(golden, rows[row].golden_item), ours);
+      const std::string target_name = job.files.target_parts ? std::string() : text_of(ours.data_name);
+      const std::string golden_name = job.files.golden_parts ? std::string() : text_of(theirs.data_name);
+      const TensorParts* impossible = nullptr;
+      for (const auto* parts : {job.files.target_parts.get(), job.files.golden_parts.get()}) {
+        impossible = parts != nullptr && parts->kind == TensorParts::Kind::none ? parts : impossible;
+      }
+      if (impossible != nullptr) {
+        apply_outcome(comparison, job, unsupported_tensor(impossible->reason, "not mergeable"));
+        continue;
+      }
       if (target_name == no_file || golden_name == no_file) {
         const std::string side = target_name != no_file ? "the golden" : golden_name != no_file ? "the target" : "neither side";
         apply_outcome(
@@ -111,8 +160,12 @@ TensorWork plan_tensor_work(Comparison& comparison, const Graph& target, const G
         continue;
       }
       try {
-        job.files.target = resolve_data_name(target_directory, target_name, compat);
-        job.files.golden = resolve_data_name(golden_directory, golden_name, compat);
+        if (!job.files.target_parts) {
+          job.files.target = resolve_data_name(target_directory, target_name, compat);
+        }
+        if (!job.files.golden_parts) {
+          job.files.golden = resolve_data_name(golden_directory, golden_name, compat);
+        }
       } catch (const TensorError& error) {
         apply_outcome(comparison, job, unsupported_tensor(error.message(), std::string(tensor_fault_text(error.fault()))));
         continue;
@@ -120,7 +173,7 @@ TensorWork plan_tensor_work(Comparison& comparison, const Graph& target, const G
       job.files.target_dtype = ours.dtype.is_string() ? ours.dtype.text() : std::string_view{};
       job.files.golden_dtype = theirs.dtype.is_string() ? theirs.dtype.text() : std::string_view{};
       job.start = work.cost;
-      job.cost = tensor_read_cost(stated_size(ours).bytes) + tensor_read_cost(stated_size(theirs).bytes);
+      job.cost = cost_of(ours, job.files.target_parts.get()) + cost_of(theirs, job.files.golden_parts.get());
       work.cost += job.cost;
       work.jobs.push_back(std::move(job));
     }
@@ -219,7 +272,7 @@ std::vector<DeferredTensor> run_tensor_work(const TensorWork& work, const Tensor
       return;
     }
     const TensorOutcome outcome =
-        tensor.outcome ? std::move(*tensor.outcome) : finish_pair(tensor.facts, tensor.partial, work.options.compat);
+        tensor.outcome ? std::move(*tensor.outcome) : finish_pair(tensor.facts, tensor.finding, work.options.compat);
     if (options.log) {
       options.log(log_line(name_of(job), outcome));
     }
@@ -239,12 +292,12 @@ std::vector<DeferredTensor> run_tensor_work(const TensorWork& work, const Tensor
       return;
     }
     OpenTensorPair files(job.files, work.options);
-    const std::optional<PartialMetrics> partial = files.decided() ? std::nullopt : files.accumulate(task.first_block, task.block_count);
+    const std::optional<PairFinding> finding = files.decided() ? std::nullopt : files.accumulate(task.first_block, task.block_count);
     const std::lock_guard lock(mutex);
     Found& found = cut_jobs.at(task.job);
-    if (partial) {
+    if (finding) {
       found.tensor.facts = files.facts();
-      found.tensor.partial.combine(*partial);
+      found.tensor.finding.combine(*finding);
     } else if (task.first_block < found.failed_block) {
       found.failed_block = task.first_block;
       found.tensor.outcome = files.decided();
@@ -269,7 +322,7 @@ void apply_deferred(const TensorWork& work, const TensorDivision& division, cons
     if (!whole.outcome && piece.outcome) {
       whole.outcome = piece.outcome;
     } else if (!whole.outcome) {
-      whole.partial.combine(piece.partial);
+      whole.finding.combine(piece.finding);
     }
   }
   for (std::uint32_t index = 0; index < work.jobs.size(); ++index) {
@@ -279,11 +332,13 @@ void apply_deferred(const TensorWork& work, const TensorDivision& division, cons
     const auto whole = by_job.find(index);
     if (whole == by_job.end()) {
       throw Error(ErrorCategory::internal,
-                  "no process compared " + work.jobs[index].files.target.string() + "; did the dump change during the run?");
+                  "no process compared " +
+                      (work.jobs[index].files.target.empty() ? "a merged tensor" : work.jobs[index].files.target.string()) +
+                      "; did the dump change during the run?");
     }
     apply_outcome(
         comparison, work.jobs[index],
-        whole->second.outcome ? *whole->second.outcome : finish_pair(whole->second.facts, whole->second.partial, work.options.compat));
+        whole->second.outcome ? *whole->second.outcome : finish_pair(whole->second.facts, whole->second.finding, work.options.compat));
   }
 }
 
@@ -296,7 +351,7 @@ std::string pack(const std::vector<DeferredTensor>& tensors) {
       put(to, *tensor.outcome);
     } else {
       put(to, tensor.facts);
-      to.put(tensor.partial.to_bytes());
+      put(to, tensor.finding);
     }
   });
   return out.take();
@@ -311,7 +366,7 @@ std::vector<DeferredTensor> unpack_deferred_tensors(std::string_view bytes) {
       tensor.outcome = get_tensor_outcome(from);
     } else {
       tensor.facts = get_pair_facts(from);
-      tensor.partial = PartialMetrics::from_bytes(from.get_view());
+      tensor.finding = get_pair_finding(from);
     }
     return tensor;
   });

@@ -62,7 +62,7 @@ struct DeferredTensor {
   std::uint32_t job = 0;
   std::optional<TensorOutcome> outcome;  ///< if there is nothing to combine
   PairFacts facts;
-  PartialMetrics partial;
+  PairFinding finding;
 };
 
 std::string pack(const std::vector<DeferredTensor>& tensors);
