@@ -207,6 +207,8 @@ class Program {
 
  private:
   [[nodiscard]] bool leads() const { return transport_.process() == 0; }
+  // The items write the dumps of the merged graphs; there is no db file.
+  [[nodiscard]] bool writes_json() const { return options_.merge && options_.merge->as_json; }
 
   // Called again and again in all waits.
   void idle() {
@@ -269,7 +271,9 @@ class Program {
     }
 
     fault = capture_fault([&] {
-      if (leads()) {
+      if (leads() && writes_json()) {
+        tell_beginning();
+      } else if (leads()) {
         writer_.emplace(options_.output, options_.comparing());
         partial_file_ = writer_->partial_path().string();
         guard_against_crash(options_.progress_log, partial_file_);
@@ -362,7 +366,7 @@ class Program {
     text += ", " + std::to_string(transport_.processes()) + (transport_.processes() == 1 ? " process, " : " processes, ");
     text += std::to_string(all_threads_) + (all_threads_ == 1 ? " worker thread" : " worker threads");
     report_->info(text);
-    report_->info("Writing " + printable(partial_file_));
+    report_->info("Writing " + printable(writes_json() ? options_.output.string() : partial_file_));
   }
 
   // --- the items ---------------------------------------------------------------------------------------------------------------------
@@ -658,7 +662,9 @@ class Program {
 
   void finish() {
     std::optional<Fault> fault;
-    if (leads()) {
+    if (leads() && writes_json()) {
+      file_ = options_.output;
+    } else if (leads()) {
       report_->info("Building the indexes");
       fault = run_in_background([this] { write_result(); }, [this] { idle(); });
     }
@@ -724,7 +730,9 @@ class Program {
     }
     partial_file_.clear();
     output_->keep();
-    report_->info("Indexes are complete");
+    if (!writes_json()) {
+      report_->info("Indexes are complete");
+    }
     warn_of_holes();
     warn_of_modes();
     report_->tell_left_out();

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "msvis/dump.h"
@@ -63,6 +64,7 @@ struct Graph {
   std::uint64_t lost_nodes = 0;                                            ///< unreachable nodes (Compat::reference)
   bool merged = false;                                                     ///< folded from the ranks of a replica; only then:
   std::vector<JsonDocument> documents;                                     ///< hold values of nodes and items
+  std::unordered_set<std::uint32_t> moved;                                 ///< nodes that the dump has not under their name
   std::unordered_map<std::uint32_t, std::vector<std::string>> merge_info;  ///< by node: how its data were merged, a sentence each
   std::unordered_map<std::uint32_t, std::shared_ptr<const TensorParts>>
       tensor_parts;  ///< by item: where its elements are; else in one file of the dump

@@ -105,6 +105,9 @@ class RankReader {
         forest_.nodes[first + index].children.push_back(first + child);
       }
     }
+    for (const auto& [name, index] : forest_.ranks[rank_].by_name) {
+      forest_.ranks[rank_].own_names.insert(name);
+    }
     forest_.ranks[rank_].root = first;
     forest_.ranks[rank_].payload = payload + "]";
   }
@@ -470,6 +473,9 @@ Graph to_graph(Forest& forest, std::uint32_t rank) {
     if (!from.info.empty()) {
       graph.merge_info.emplace(index, std::move(from.info));
     }
+    if (main.own_names.find(from.name) == main.own_names.end()) {
+      graph.moved.insert(index);
+    }
     graph.nodes.push_back(node);
     graph.by_name.emplace(node.name, index);
   }
@@ -640,6 +646,7 @@ std::uint32_t unpack_rank(Forest& forest, std::string_view bytes) {
     node.outputs = in.get_all(get_entry);
     to.created.push_back(place);
     to.by_name[node.name] = place;
+    to.own_names.insert(node.name);
   }
   to.root = first + root;
   return index;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "merge/groups.h"
@@ -94,6 +95,7 @@ struct TreeRank {
   std::uint32_t root = no_node;
   std::vector<std::uint32_t> created;               ///< nodes in creation order
   std::unordered_map<Text, std::uint32_t> by_name;  ///< current names
+  std::unordered_set<Text> own_names;               ///< of its dump
   std::string payload;                              ///< JSON text: array of entries
   std::filesystem::path directory;
   std::string task, level, framework;

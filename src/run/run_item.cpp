@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "compare/compare.h"
+#include "merge/export.h"
 #include "msvis/error.h"
 #include "run/run_merged_item.h"
 
@@ -80,12 +81,19 @@ class ItemRun {
         classify(golden_, Side::golden);
       }
     }
+    if (merging() && context_.options.merge->as_json) {
+      export_dump(target_, context_.options.compat,
+                  context_.options.output / ("step" + std::to_string(item_.step)) / ("rank" + std::to_string(item_.rank)));
+    }
     summarize();
     result_.findings.read_seconds = read_seconds;
     result_.findings.compare_seconds = comparing_time.seconds();
   }
 
   void emit() {
+    if (context_.options.merge && context_.options.merge->as_json) {
+      return;  // compute() wrote the files
+    }
     const Stopwatch encoding;
     const std::optional<CompareMode> mode = comparing() ? std::optional(comparison_.mode) : std::nullopt;
     both_sides([&] { encode(target_, comparing() ? &golden_ : nullptr, comparing() ? &comparison_ : nullptr, mode, Side::target); },
