@@ -29,6 +29,7 @@
 #include "merge/parameters.h"
 #include "merge/replicas.h"
 #include "mpi/background.h"
+#include "mpi/metrics_export.h"
 #include "mpi/node_resources.h"
 #include "mpi/output_directory.h"
 #include "mpi/run_report.h"
@@ -36,6 +37,7 @@
 #include "msvis/visdb.h"
 #include "report/summary.h"
 #include "run/run_item.h"
+#include "table/new_file.h"
 
 #ifndef MSVIS_VERSION
 #define MSVIS_VERSION "unknown"
@@ -50,6 +52,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t memory_per_json_byte = 6;
 constexpr std::uint64_t memory_of_any_item = std::uint64_t{16} << 20U;
 constexpr std::uint64_t percent_of_memory = 60;
+// Added to the name of the partial file.
+constexpr const char* metrics_suffix = "-metrics";
 // mpirun kills a second after its SIGTERM; the final progress line must be out by then.
 constexpr std::chrono::milliseconds pause_when_killed{600};
 // Time for process 0 to remove the partial file before another process, which got the same signal, ends all.
@@ -160,6 +164,7 @@ std::string options_json(const RunOptions& options) {
   json["steps"] = ranges(options.steps);
   json["ranks"] = ranges(options.ranks);
   json["ignore_rules"] = options.ignore_rules.string();
+  json["metrics"] = options.metrics.string();
   json["fail_on"] = options.fail_on == FailOn::never ? "never" : options.fail_on == FailOn::warning ? "warning" : "error";
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -180,11 +185,13 @@ class Program {
       prepare();
       summary_.items_seconds = timed([this] { run_items(); });
       summary_.links_seconds = timed([this] { link_ranks(); });
+      write_metrics();
       summary_.finish_seconds = timed([this] { finish(); });
       exit_code = tell_result();
     } catch (const AgreedError& error) {
       if (leads()) {
         writer_.reset();
+        metrics_spill_.reset();
         output_.reset();
         report_->fatal(error.what());
       }
@@ -200,6 +207,10 @@ class Program {
     if (!partial_file_.empty()) {
       unlink(partial_file_.c_str());
       unlink((partial_file_ + "-journal").c_str());
+      unlink((partial_file_ + metrics_suffix).c_str());
+    }
+    if (!metrics_temporary_.empty()) {
+      unlink(metrics_temporary_.c_str());
     }
   }
 
@@ -277,6 +288,9 @@ class Program {
         writer_.emplace(options_.output, options_.comparing());
         partial_file_ = writer_->partial_path().string();
         guard_against_crash(options_.progress_log, partial_file_);
+        if (!options_.metrics.empty()) {
+          metrics_spill_.emplace(partial_file_ + metrics_suffix);
+        }
         tell_beginning();
       }
     });
@@ -292,6 +306,9 @@ class Program {
       if (options_.comparing()) {
         check_merge_side(options_.merge->golden, "the golden (-gp)");
       }
+    }
+    if (!options_.metrics.empty()) {
+      const NewFile trial(options_.metrics);
     }
     plan_ = find_work(options_);
     plan_replicas(plan_, options_);
@@ -452,7 +469,13 @@ class Program {
                                                                                  const BatchSink& sink) {
       return run_one(unpack_work_item(bytes), *context, *records, sink);
     };
-    hooks.store = [this](std::size_t, std::string_view batch) { writer_->add(unpack_row_batch(batch)); };
+    hooks.store = [this](std::size_t, std::string_view batch) {
+      if (is_metrics_batch(batch)) {
+        metrics_spill_->append(batch);
+      } else {
+        writer_->add(unpack_row_batch(batch));
+      }
+    };
     hooks.store_result = [this, first](std::size_t part, std::string_view bytes) { store_result(parts_[first + part], bytes); };
     hooks.started = [this, first](std::size_t part, int) {
       const Part& started = parts_[first + part];
@@ -505,6 +528,9 @@ class Program {
     for (std::size_t item = 0; item < results_.size(); ++item) {
       if (results_[item].record.status != "done" && rows_given[item]) {
         writer_->remove(results_[item].record.step, results_[item].record.rank);
+        if (metrics_spill_) {
+          metrics_spill_->remove(results_[item].record.step, results_[item].record.rank);
+        }
       }
     }
   }
@@ -534,11 +560,21 @@ class Program {
   static std::string run_one(const WorkItem& item, const RunContext& context, LinkRecordStore& records, const BatchSink& sink) {
     std::atomic<bool> rows_given = false;
     ItemResult result;
-    try {
-      result = run_item(item, context, [&](RowBatch&& batch) {
+    MetricsSink metrics;
+    if (!context.options.metrics.empty()) {
+      metrics = [&](std::string&& batch) {
         rows_given = true;
-        sink(msvis::pack(batch));
-      });
+        sink(std::move(batch));
+      };
+    }
+    try {
+      result = run_item(
+          item, context,
+          [&](RowBatch&& batch) {
+            rows_given = true;
+            sink(msvis::pack(batch));
+          },
+          metrics);
     } catch (const Stopped&) {
       throw;
     } catch (const std::exception& error) {
@@ -660,6 +696,41 @@ class Program {
     }
   }
 
+  // Collective. The result does without the table if that can't be written.
+  void write_metrics() {
+    if (options_.metrics.empty()) {
+      return;
+    }
+    MetricsFileFacts facts;
+    facts.program_version = MSVIS_VERSION;
+    facts.comparing = options_.comparing();
+    std::set<std::string_view> modes;
+    for (const auto& result : results_) {
+      if (result.mode) {
+        modes.insert(task_text(*result.mode));
+      }
+    }
+    facts.modes.assign(modes.begin(), modes.end());
+    MetricsExportHooks hooks;
+    hooks.idle = [this] { idle(); };
+    hooks.interrupted = [this](int signal_number) { end_by_signal(signal_number); };
+    hooks.writing = [this](const std::filesystem::path& temporary) { metrics_temporary_ = temporary.string(); };
+    if (leads()) {
+      report_->info("Writing the parameter table");
+    }
+    try {
+      const auto start = Clock::now();
+      const std::uint64_t rows = export_metrics(transport_, metrics_spill_ ? &*metrics_spill_ : nullptr, options_.metrics, facts, hooks);
+      if (leads()) {
+        report_->info("Wrote " + std::to_string(rows) + " parameters to " + printable(options_.metrics.string()) + " in " +
+                      seconds_text(std::chrono::duration<double>(Clock::now() - start).count()));
+      }
+    } catch (const AgreedError& error) {
+      metrics_fault_ = error.what();
+    }
+    metrics_spill_.reset();
+  }
+
   void finish() {
     std::optional<Fault> fault;
     if (leads() && writes_json()) {
@@ -755,7 +826,11 @@ class Program {
     const auto failed =
         std::count_if(summary_.items.begin(), summary_.items.end(), [](const ItemRecord& record) { return record.status != "done"; });
     summary_.exit_code = failed > 0 ? exit_some_failed : finds_too_much() ? exit_found : exit_done;
-    bool told = write_suggestions();
+    bool told = metrics_fault_.empty();
+    if (!told) {
+      report_->fatal("the parameter table (--metrics): " + metrics_fault_ + "; the result is complete: " + file_.string());
+    }
+    told = write_suggestions() && told;
     told = write_summary_json() && told;
     report_->info(failed == 0 ? "Done" : "Done, but " + pairs_text(static_cast<std::size_t>(failed)) + " failed");
     report_->progress().set(100);
@@ -883,7 +958,10 @@ class Program {
   std::optional<RunReport> report_;
   std::optional<OutputDirectory> output_;
   std::optional<VisDbWriter> writer_;
-  std::string partial_file_;  // empty: none
+  std::string partial_file_;                   // empty: none
+  std::optional<MetricsSpill> metrics_spill_;  // with --metrics
+  std::string metrics_temporary_;              // empty: none
+  std::string metrics_fault_;
   WorkPlan plan_;
   std::vector<Part> parts_;
   std::size_t first_open_part_ = 0;

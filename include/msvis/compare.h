@@ -25,6 +25,9 @@ CompareMode choose_mode(const Dump& target, const Dump& golden, bool layer_mappi
 
 enum class Level : std::uint8_t { pass, warning, error };
 
+/// Text of the key Result: pass, warning, error.
+std::string_view level_text(Level level);
+
 /// One metric or statistics cell of a row, before it becomes text.
 struct Cell {
   enum class Kind : std::uint8_t {

@@ -65,6 +65,7 @@ struct RunOptions {
   std::filesystem::path ignore_rules;     ///< overflow ignore rules; empty: the installed file
   std::filesystem::path summary_json;     ///< empty: none
   std::filesystem::path suggest_mapping;  ///< where suggested mapping rules go; empty: none are sought
+  std::filesystem::path metrics;          ///< parameter table: name ends in .h5, .hdf5 or .csv; empty: none
   FailOn fail_on = FailOn::never;
   std::optional<MergeOptions> merge;      ///< ranks are folded into one graph for each replica, which are matched fuzzily
   std::vector<std::string> command_line;  ///< argv as given

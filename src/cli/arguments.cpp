@@ -36,6 +36,7 @@ constexpr std::array kSpecs{
     OptionSpec{"", "--drop-cache", Arity::flag, false},
     OptionSpec{"", "--ignore-rules", Arity::one, false},
     OptionSpec{"", "--summary-json", Arity::one, false},
+    OptionSpec{"", "--metrics", Arity::one, false},
     OptionSpec{"", "--fail-on", Arity::one, false},
     OptionSpec{"", "--cp", Arity::many, false},
     OptionSpec{"", "--ep", Arity::many, false},

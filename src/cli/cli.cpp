@@ -108,6 +108,15 @@ CLI::Validator is_selection() {
           "", ""};
 }
 
+CLI::Validator is_table_file() {
+  return {[](const std::string& text) {
+            const std::string_view name = text;
+            const bool known = name.ends_with(".h5") || name.ends_with(".hdf5") || name.ends_with(".csv");
+            return known ? std::string() : printable(text) + " does not tell the format; give a name that ends in .h5, .hdf5 or .csv";
+          },
+          "", ""};
+}
+
 CLI::Validator is_count(const std::string& what, const std::string& meaning_of_zero) {
   return {[what, meaning_of_zero](const std::string& text) {
             const auto count = read_number<unsigned>(text);
@@ -182,7 +191,7 @@ struct Values {
   std::string target, golden, output, layer_mapping, file_type = "db";
   std::vector<std::string> rank_size, tp, pp, vpp, cp, ep, order;
   std::string compat = "standard", links = "standard", fail_on = "never";
-  std::string steps, ranks, threads = "0", io_depth = "0", ignore_rules, summary_json, suggest_mapping;
+  std::string steps, ranks, threads = "0", io_depth = "0", ignore_rules, summary_json, suggest_mapping, metrics;
   bool drop_cache = false;
   bool overflow_check = false, fuzzy_match = false, tensor_log = false, progress_log = false;
 };
@@ -258,6 +267,9 @@ class CommandLine {
     text("--golden_path", values_.golden, "dump to compare with; none or \"\": build the graphs of\nthe target only", group, "DIR");
     text("--output_path", values_.output, "directory of the result, made if missing (required)", group, "DIR");
     text("--summary-json", values_.summary_json, "also write a summary for programs (default: none)", group, "FILE");
+    text("--metrics", values_.metrics,
+         "also write every parameter with all its metrics as a\ntable: HDF5 (FILE.h5) or CSV (FILE.csv) (default: none)", group, "FILE")
+        ->check(is_table_file());
   }
 
   void declare_comparison() {
@@ -443,6 +455,7 @@ RunOptions to_options(const Arguments& arguments, const Values& values) {
   options.ignore_rules = values.ignore_rules;
   options.summary_json = values.summary_json;
   options.suggest_mapping = values.suggest_mapping;
+  options.metrics = values.metrics;
   if (values.fail_on != "never") {
     options.fail_on = values.fail_on == "error" ? FailOn::error : FailOn::warning;
   }

@@ -436,6 +436,18 @@ void aggregate(Graph& graph, std::uint32_t collection) {
 
 }  // namespace
 
+std::string_view level_text(Level level) {
+  switch (level) {
+    case Level::pass:
+      return "pass";
+    case Level::warning:
+      return "warning";
+    case Level::error:
+      break;
+  }
+  return "error";
+}
+
 std::vector<std::string_view> metric_keys(CompareMode mode) {
   switch (mode) {
     case CompareMode::summary:

@@ -11,6 +11,7 @@
 #include "merge/export.h"
 #include "msvis/error.h"
 #include "run/run_merged_item.h"
+#include "table/metrics_batch.h"
 
 namespace msvis {
 namespace {
@@ -51,8 +52,9 @@ std::optional<Side> side_of(const std::filesystem::path& file, const WorkItem& i
 
 class ItemRun {
  public:
-  ItemRun(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink, ItemResult& result)
-      : item_(item), context_(context), sink_(sink), result_(result) {}
+  ItemRun(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink, const MetricsSink& metrics,
+          ItemResult& result)
+      : item_(item), context_(context), sink_(sink), metrics_(metrics), result_(result) {}
 
   /// All that can fail; nothing has gone to the sink when it throws.
   void compute() {
@@ -102,6 +104,14 @@ class ItemRun {
                    encode(golden_, &target_, nullptr, mode, Side::golden);
                  }
                });
+    if (metrics_) {
+      MetricsSource source{&target_, nullptr, nullptr, item_.step, item_.rank, context_.options.compat, owned()};
+      if (comparing()) {
+        source.golden = &golden_;
+        source.comparison = &comparison_;
+      }
+      make_metrics_batches(source, batch_bytes, metrics_);
+    }
     collect_links(target_, Side::target, owned());
     if (comparing() && leads()) {
       collect_links(golden_, Side::golden, nullptr);
@@ -296,6 +306,7 @@ class ItemRun {
   const WorkItem& item_;
   const RunContext& context_;
   const std::function<void(RowBatch&&)>& sink_;
+  const MetricsSink& metrics_;
   ItemResult& result_;
   Graph target_;
   Graph golden_;
@@ -333,13 +344,14 @@ std::string join_deferred(const std::vector<std::string>& of_shares) {
   return all.empty() ? std::string() : pack(all);
 }
 
-ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink) {
+ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink,
+                    const MetricsSink& metrics) {
   const Stopwatch whole;
   ItemResult result;
   result.record.step = item.step;
   result.record.rank = item.rank;
   result.record.status = "done";
-  ItemRun run(item, context, sink, result);
+  ItemRun run(item, context, sink, metrics, result);
   const auto fail = [&](const std::string& reason, std::optional<Side> side = std::nullopt) {
     result.record.status = "failed";
     result.record.error = item_name(item) + (side ? " " + std::string(side_name(*side)) : "") + ": " + reason;

@@ -59,9 +59,13 @@ WorkItem unpack_work_item(std::string_view bytes);
 /// empty if there is nothing to finish.
 std::string join_deferred(const std::vector<std::string>& of_shares);
 
+/// Takes batches of the parameter table (table/metrics_batch.h); may block.
+using MetricsSink = std::function<void(std::string&&)>;
+
 /// Runs one item, or a share of it. Rows go to `sink` in batches of bounded size (it may block). A fault of the input does not throw: the
 /// result then has status "failed" and one line in record.error that names step, rank, side and file; no row was given to `sink`. What
-/// `sink` throws passes through.
-ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink);
+/// `sink` throws passes through. The rows of the parameter table go to `metrics` in the same way, if there is one.
+ItemResult run_item(const WorkItem& item, const RunContext& context, const std::function<void(RowBatch&&)>& sink,
+                    const MetricsSink& metrics = {});
 
 }  // namespace msvis

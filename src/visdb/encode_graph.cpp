@@ -12,6 +12,7 @@
 #include "msvis/items.h"
 #include "msvis/visdb.h"
 #include "visdb/json_text.h"
+#include "visdb/rows_by_name.h"
 
 namespace msvis {
 namespace {
@@ -21,18 +22,6 @@ constexpr std::string_view result_key = "Result";
 constexpr std::string_view message_key = "Err_message";
 constexpr std::string_view null_item = R"({"value": "null"})";
 constexpr std::string_view batch_marker = "batch_isend_irecv";
-
-std::string_view level_text(Level level) {
-  switch (level) {
-    case Level::pass:
-      return "pass";
-    case Level::warning:
-      return "warning";
-    case Level::error:
-      break;
-  }
-  return "error";
-}
 
 bool is_one_of(std::string_view key, std::initializer_list<std::string_view> keys) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -61,7 +50,7 @@ class DisplayWriter {
   /// Sets the node whose items come next, with its rows, if any.
   void begin_node(const Graph& graph, const Node& node, const NodeRows* rows) {
     batch_ = node.name.find(batch_marker) != std::string_view::npos;
-    index_rows(graph, rows);
+    rows_.set(graph, rules_.mode == CompareMode::structure ? nullptr : rows);
   }
 
   /// Items [begin, end) of the node as one JSON object.
@@ -74,40 +63,13 @@ class DisplayWriter {
       const Item& item = graph.items[at];
       append_json_string(out, item.key);
       out += ": ";
-      append_item(out, item, row_of(item.key));
+      append_item(out, item, rows_.find(item.key));
     }
     out += '}';
   }
 
  private:
-  static constexpr std::size_t few_rows = 16;
-
   static std::uint64_t length_bit(std::string_view key) { return std::uint64_t{1} << (key.size() & 63U); }
-
-  void index_rows(const Graph& graph, const NodeRows* rows) {
-    names_.clear();
-    by_name_.clear();
-    if (rows == nullptr || rules_.mode == CompareMode::structure) {
-      return;
-    }
-    for (const Row& row : rows->rows) {
-      names_.emplace_back(graph.items.at(row.target_item).full_name, &row);
-    }
-    if (names_.size() > few_rows) {
-      for (const auto& [name, row] : names_) {
-        by_name_[name] = row;  // the last row of a name wins
-      }
-    }
-  }
-
-  [[nodiscard]] const Row* row_of(std::string_view key) const {
-    if (names_.size() > few_rows) {
-      const auto found = by_name_.find(key);
-      return found == by_name_.end() ? nullptr : found->second;
-    }
-    const auto last = std::find_if(names_.rbegin(), names_.rend(), [&](const auto& named) { return named.first == key; });
-    return last == names_.rend() ? nullptr : last->second;
-  }
 
   /// Whether the comparison adds this key itself (it then takes the place of a member that the dump had under that name).
   [[nodiscard]] bool is_added(std::string_view key) const {
@@ -237,8 +199,7 @@ class DisplayWriter {
   std::uint64_t added_lengths_ = 0;
   std::vector<JsonValue::Member> members_;
   std::vector<std::string_view> replaced_;
-  std::vector<std::pair<std::string_view, const Row*>> names_;
-  std::unordered_map<std::string_view, const Row*> by_name_;
+  RowsByName rows_;
   std::string shown_;
   std::string raw_;
   bool first_ = true;
@@ -365,12 +326,7 @@ void encode_graph(const Graph& graph, const Graph* other, const Comparison* comp
   }
   DisplayWriter display(std::move(rules));
 
-  std::vector<const NodeRows*> rows_of(comparison == nullptr ? 0 : graph.nodes.size(), nullptr);
-  if (comparison != nullptr) {
-    for (const NodeRows& rows : comparison->rows) {
-      rows_of.at(rows.node) = &rows;
-    }
-  }
+  const std::vector<const NodeRows*> rows_of = comparison == nullptr ? std::vector<const NodeRows*>() : rows_by_node(graph, *comparison);
 
   StackTable stacks = number_stacks(graph);
 

@@ -1,0 +1,268 @@
+#include "mpi/metrics_export.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "base/bytes.h"
+#include "mpi/background.h"
+#include "mpi/signals.h"
+#include "msvis/error.h"
+#include "table/metrics_csv.h"
+#include "table/new_file.h"
+
+namespace msvis {
+namespace {
+
+constexpr std::string_view hint = "writing the parameter table";
+/// Packed rows that a process decodes and writes at once; in memory they take about twice that.
+constexpr std::uint64_t piece_bytes = std::uint64_t{8} << 20U;
+/// All pieces of a round, which process 0 holds before they leave.
+constexpr std::uint64_t round_bytes = std::uint64_t{128} << 20U;
+
+/// A communicator for the library, whose errors are returned. Without MPI: none.
+class FileCommunicator {
+ public:
+  explicit FileCommunicator(bool needed) {
+    if (needed) {
+      MPI_Comm_dup(MPI_COMM_WORLD, &communicator_);
+      MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+    }
+  }
+  ~FileCommunicator() {
+    if (communicator_ != MPI_COMM_NULL) {
+      MPI_Comm_free(&communicator_);
+    }
+  }
+  FileCommunicator(const FileCommunicator&) = delete;
+  FileCommunicator& operator=(const FileCommunicator&) = delete;
+
+  [[nodiscard]] hdf5::Handle access(const std::filesystem::path& file) const {
+    hdf5::Handle list(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "preparing access", file);
+    if (communicator_ != MPI_COMM_NULL) {
+      hdf5::check(H5Pset_fapl_mpio(list.id(), communicator_, MPI_INFO_NULL), "preparing parallel access", file);
+    }
+    return list;
+  }
+  [[nodiscard]] hdf5::Handle transfer(const std::filesystem::path& file) const {
+    hdf5::Handle list(H5Pcreate(H5P_DATASET_XFER), H5Pclose, "preparing access", file);
+    if (communicator_ != MPI_COMM_NULL) {
+      hdf5::check(H5Pset_dxpl_mpio(list.id(), H5FD_MPIO_COLLECTIVE), "preparing parallel access", file);
+    }
+    return list;
+  }
+
+ private:
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+};
+
+/// Process 0 alone looks at signals while it waits, so that it can clean up before the run ends.
+class SignalsOfProcess0 {
+ public:
+  SignalsOfProcess0(Transport& transport, const std::function<void()>& idle) : transport_(transport), idle_(idle) {
+    if (transport.process() != 0) {
+      transport.set_idle_check(nullptr);
+    }
+  }
+  ~SignalsOfProcess0() { transport_.set_idle_check(idle_); }
+  SignalsOfProcess0(const SignalsOfProcess0&) = delete;
+  SignalsOfProcess0& operator=(const SignalsOfProcess0&) = delete;
+
+ private:
+  Transport& transport_;
+  const std::function<void()>& idle_;
+};
+
+class Export {
+ public:
+  Export(Transport& transport, const MetricsSpill* spill, std::filesystem::path file, const MetricsFileFacts& facts,
+         const MetricsExportHooks& hooks)
+      : transport_(transport), spill_(spill), file_(std::move(file)), facts_(facts), hooks_(hooks) {}
+
+  std::uint64_t run() {
+    const bool csv = file_.extension() == ".csv";
+    try {
+      in_process_0([&] {
+        begin();
+        csv ? write_csv() : create_metrics_file(temporary_, rows_, *dictionary_, facts_);
+      });
+      if (!csv) {
+        write_columns();
+      }
+      in_process_0([&] { new_file_->publish(); });
+    } catch (const AgreedError&) {
+      end();
+      throw;
+    }
+    end();
+    return rows_;
+  }
+
+ private:
+  [[nodiscard]] bool leads() const { return transport_.process() == 0; }
+
+  /// Collective. Work of process 0 that the others wait for.
+  void in_process_0(const std::function<void()>& work) {
+    std::optional<Fault> fault;
+    if (leads()) {
+      fault = run_in_background(work, hooks_.idle);
+    }
+    agree(transport_, fault, hint);
+  }
+
+  void end() {
+    new_file_.reset();
+    if (leads()) {
+      hooks_.writing({});
+    }
+  }
+
+  void begin() {
+    new_file_.emplace(file_);
+    temporary_ = new_file_->path();
+    hooks_.writing(temporary_);
+    const auto frames = spill_->frames();
+    // Each process has a piece of a round.
+    pieces_ = cut_into_pieces(frames, std::min(piece_bytes, round_bytes / static_cast<std::uint64_t>(transport_.processes())));
+    dictionary_.emplace(spill_->path().parent_path());
+    for (const std::string_view text : result_texts) {
+      dictionary_->add(TextKind::result, text);
+    }
+    for (const MetricsSpill::Frame& frame : frames) {
+      rows_ += frame.header.rows;
+      columns_ |= frame.header.columns;
+      const std::string bytes = spill_->read(frame);
+      const MetricsBatch batch = unpack_metrics_batch(bytes);
+      for (std::size_t kind = 0; kind < text_kinds; ++kind) {
+        for (const std::string_view text : batch.texts[kind]) {
+          dictionary_->add(static_cast<TextKind>(kind), text);
+        }
+      }
+    }
+    dictionary_->finish();
+  }
+
+  void write_csv() {
+    std::ofstream out(temporary_, std::ios::binary | std::ios::trunc);
+    std::string text = csv_header();
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+    for (const MetricsPiece& piece : pieces_) {
+      text.clear();
+      append_csv_rows(text, decode_piece(encode_piece(*spill_, piece, *dictionary_)), *dictionary_);
+      out.write(text.data(), static_cast<std::streamsize>(text.size()));
+      if (!out) {
+        break;
+      }
+    }
+    out.close();
+    if (!out) {
+      throw Error(ErrorCategory::io, std::string("could not be written: ") + std::strerror(errno), temporary_);
+    }
+  }
+
+  /// Collective. Round by round, each process writes the piece that process 0 sends it.
+  void write_columns() {
+    const auto processes = static_cast<std::size_t>(transport_.processes());
+    ByteWriter out;
+    out.put(temporary_.native());
+    out.put(columns_);
+    out.put(static_cast<std::uint64_t>((pieces_.size() + processes - 1) / processes));
+    std::string plan = out.take();
+    transport_.broadcast(plan, hint);
+    ByteReader in(plan);
+    const std::filesystem::path file = in.get_string();
+    const auto columns = in.get<std::uint64_t>();
+    const auto rounds = in.get<std::uint64_t>();
+    if (rounds == 0) {
+      return;
+    }
+    // Before the common opening, which might not come back from a file that a process can't see.
+    agree(transport_, capture_fault([&] {
+            if (::access(file.c_str(), R_OK | W_OK) != 0) {
+              throw Error(ErrorCategory::path,
+                          std::string("can't be seen by every process (") + std::strerror(errno) +
+                              "); --metrics must name a file on storage that all nodes share",
+                          file);
+            }
+          }),
+          hint);
+    const FileCommunicator communicator(transport_.processes() > 1);
+    hdf5::Handle access;
+    hdf5::Handle transfer;
+    std::optional<MetricsColumns> table;
+    agree(transport_, capture_fault([&] {
+            {
+              const auto lock = hdf5::lock();
+              access = communicator.access(file);
+              transfer = communicator.transfer(file);
+            }
+            table.emplace(file, access.id(), transfer.id(), columns);
+          }),
+          hint);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      stop_at_signal();
+      const std::string bytes = hand_out(round);
+      agree(transport_, capture_fault([&] { table->write(bytes.empty() ? PieceRows{} : decode_piece(bytes)); }), hint);
+    }
+    agree(transport_, capture_fault([&] { table->close(); }), hint);
+    table.reset();
+    const auto lock = hdf5::lock();
+    transfer = hdf5::Handle();
+    access = hdf5::Handle();
+  }
+
+  /// Collective. The piece of this process; empty if there is none left for it.
+  std::string hand_out(std::uint64_t round) {
+    const auto processes = static_cast<std::size_t>(transport_.processes());
+    std::vector<std::string> outgoing(processes);
+    std::optional<Fault> fault;
+    if (leads()) {
+      fault = run_in_background(
+          [&] {
+            for (std::size_t process = 0; process < processes && round * processes + process < pieces_.size(); ++process) {
+              outgoing[process] = encode_piece(*spill_, pieces_[round * processes + process], *dictionary_);
+            }
+          },
+          hooks_.idle);
+    }
+    agree(transport_, fault, hint);
+    return transport_.all_to_all(std::move(outgoing), round_bytes, hint).front();
+  }
+
+  /// Collective.
+  void stop_at_signal() {
+    const auto signal_number = static_cast<int>(transport_.maximum(noted_signal(), hint));
+    if (signal_number != 0) {
+      hooks_.interrupted(signal_number);
+    }
+  }
+
+  Transport& transport_;
+  const MetricsSpill* spill_;
+  std::filesystem::path file_;
+  const MetricsFileFacts& facts_;
+  const MetricsExportHooks& hooks_;
+  std::filesystem::path temporary_;
+  std::uint64_t rows_ = 0;
+  std::uint64_t columns_ = 0;
+  // Process 0 only.
+  std::optional<NewFile> new_file_;
+  std::vector<MetricsPiece> pieces_;
+  std::optional<TextDictionary> dictionary_;
+};
+
+}  // namespace
+
+std::uint64_t export_metrics(Transport& transport, const MetricsSpill* spill, const std::filesystem::path& file,
+                             const MetricsFileFacts& facts, const MetricsExportHooks& hooks) {
+  const SignalsOfProcess0 waiting(transport, hooks.idle);
+  return Export(transport, spill, file, facts, hooks).run();
+}
+
+}  // namespace msvis

@@ -1,0 +1,28 @@
+// The last phase of a run with --metrics: from the rows that were stored beside the result to the file that was asked for.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "mpi/transport.h"
+#include "table/metrics_hdf5.h"
+#include "table/metrics_spill.h"
+
+namespace msvis {
+
+struct MetricsExportHooks {
+  /// The idle check of the transport; called by process 0 again and again.
+  std::function<void()> idle;
+  /// All processes, when one of them has noted a signal. Does not return.
+  std::function<void(int signal_number)> interrupted;
+  /// Process 0: the name of the file while it is written; empty: it has its final name, or is gone.
+  std::function<void(const std::filesystem::path& temporary)> writing;
+};
+
+/// Collective. Writes all rows of `spill` (process 0; null elsewhere) to `file`: CSV by process 0 alone if the name ends in .csv, else HDF5
+/// by all processes together, each with bounded pieces at a time. Nothing is left behind when it fails. Returns the number of rows. Throws
+/// AgreedError.
+std::uint64_t export_metrics(Transport& transport, const MetricsSpill* spill, const std::filesystem::path& file,
+                             const MetricsFileFacts& facts, const MetricsExportHooks& hooks);
+
+}  // namespace msvis
