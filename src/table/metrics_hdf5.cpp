@@ -128,12 +128,19 @@ void put_attribute(hid_t object, const char* name, const std::vector<std::string
   }
 }
 
+/// Without the time of day, so that the same table gives the same file.
+Handle creation_list(const std::filesystem::path& file) {
+  Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "preparing a data set", file);
+  check(H5Pset_obj_track_times(list.id(), false), "preparing a data set", file);
+  return list;
+}
+
 void write_dictionary(hid_t group, TextKind kind, const TextDictionary& dictionary, const std::filesystem::path& file) {
   const std::string name(text_kind_names[static_cast<std::size_t>(kind)]);
   const std::uint64_t size = dictionary.size(kind);
   const Handle type = string_type(file);
   const Handle space = space_of(size, file);
-  const Handle set(H5Dcreate2(group, name.c_str(), type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose,
+  const Handle set(H5Dcreate2(group, name.c_str(), type.id(), space.id(), H5P_DEFAULT, creation_list(file).id(), H5P_DEFAULT), H5Dclose,
                    "creating the dictionary " + name, file);
   std::vector<std::string> texts;
   std::vector<const char*> pointers;
@@ -159,7 +166,7 @@ void create_column(hid_t group, const MetricsColumn& column, std::uint64_t rows,
   const std::string name(column.name);
   const Handle type = file_type(column, file);
   const Handle space = space_of(rows, file);
-  const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "preparing a column", file);
+  const Handle creation = creation_list(file);
   // Without rows a column takes no space and reads as its fill value.
   check(H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_LATE), "preparing a column", file);
   check(H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER), "preparing a column", file);
