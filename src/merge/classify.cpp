@@ -777,6 +777,9 @@ class Decision {
         result_.from_reduction = true;
         result_.merged = slices ? combine_split(reduction.outputs, 0) : with_every_nan(reduction.outputs);
         result_.merged.same_as = {};
+        if (slices && same_shapes(reduction.outputs) && reduction.outputs.front().shape && !reduction.outputs.front().shape->empty()) {
+          result_.pieces = block_pieces(sizes_along(reduction.outputs, 0), 1);
+        }
         result_.merged.shape = records_.front().shape;
         result_.merged.elements = element_count(records_.front().shape);
         result_.merged.requires_grad = records_.front().requires_grad;
@@ -810,14 +813,21 @@ class Decision {
     result_.merged = combine_split(records_, dimension);
     if (dimension) {
       const std::vector<std::uint64_t> sizes = sizes_along(records_, *dimension);
+      result_.may_be_padded = is_vocabulary(*dimension);
       result_.pieces = place_.axis == ParallelAxis::context ? zigzag_pieces(sizes) : block_pieces(sizes, expected.blocks);
       if (place_.golden_shape && *dimension < place_.golden_shape->size()) {
         const std::uint64_t whole = (*result_.merged.shape)[*dimension];
         const std::uint64_t wanted = (*place_.golden_shape)[*dimension];
-        const bool vocabulary = contains_any(place_.module, {"VocabParallelEmbedding", "output_layer"});
-        result_.padding = vocabulary && wanted < whole && whole - wanted < sizes.back() ? whole - wanted : 0;
+        result_.padding = result_.may_be_padded && wanted < whole && whole - wanted < sizes.back() ? whole - wanted : 0;
       }
     }
+  }
+
+  /// Whether this is the dimension of the vocabulary: rows of weights, last one of logits.
+  [[nodiscard]] bool is_vocabulary(std::uint32_t dimension) const {
+    const std::size_t dimensions = records_.front().shape->size();
+    return place_.axis == ParallelAxis::tensor && contains_any(place_.module, {"VocabParallelEmbedding", "output_layer"}) &&
+           (dimension + 1 == dimensions || (dimension == 0 && dimensions == 2));
   }
 
   /// Keys and values with fewer groups than ranks: `repeats` neighbours hold the same.

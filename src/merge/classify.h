@@ -84,10 +84,11 @@ struct MergedRecord {
 struct Classification {
   ShardKind kind = ShardKind::replicated;
   std::optional<std::uint32_t> dimension;  ///< with split; empty if it is not known (the statistics are right all the same)
-  std::vector<Piece> pieces;               ///< with split along a known dimension
-  std::uint64_t padding = 0;               ///< rows at the end of the whole that the golden side does not have (vocabulary padding)
-  bool complete = true;                    ///< false: statistics of the whole are unknown, see MergedRecord::stats
-  bool from_reduction = false;             ///< the statistics are those of the reduction's output
+  std::vector<Piece> pieces;    ///< with split along a known dimension; of a scattered reduction, of its outputs along dimension 0
+  std::uint64_t padding = 0;    ///< rows at the end of the whole that the golden side does not have (vocabulary padding)
+  bool may_be_padded = false;   ///< a vocabulary, split along this dimension
+  bool complete = true;         ///< false: statistics of the whole are unknown, see MergedRecord::stats
+  bool from_reduction = false;  ///< the statistics are those of the reduction's output
   bool requires_grad_differs = false;
   /// With diverged: largest difference of a statistic between a rank and the first one, and that rank. A lower bound of what the elements
   /// differ.
