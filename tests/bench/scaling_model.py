@@ -4,7 +4,7 @@
     scaling_model.py measure --build build > costs.json     measures the costs by short runs of the program (some minutes, 6 GB below --work)
     scaling_model.py validate COSTS --build build           predicted against measured, for 1 and 2 processes on this machine
     scaling_model.py table COSTS                            the tables of docs/performance.md
-    scaling_model.py run COSTS --mode tensor --ranks 1024 --processes 1024 [--threads 4] ...
+    scaling_model.py run COSTS --mode tensor --ranks 1000 --processes 1024 [--threads 4] ...
 
 The model is a discrete-event simulation of mpi/scheduler.cpp: process 0 hands out the largest item to whoever is free; a worker reads, compares and encodes;
 its batches of rows wait in the process's queue until process 0 has room for them in its window, pass its event loop and are inserted by its one writer
@@ -76,6 +76,7 @@ class Machine:
     bandwidth: float = 10e9  # bytes a second into process 0
     poll: float = 5e-4  # until the event loop of a process, which sleeps in between, sees a message
     storage: float = math.inf  # bytes a second that all processes together read
+    node_reads: float = math.inf  # ... that a node reads, an equal share for each of its processes
     look: float = 0.0  # seconds until the storage answers what size a file has
 
     @property
@@ -241,8 +242,9 @@ class Schedule:
         self.active[node] += self.threads_of_item
         cpu = part.compute + part.divisible / self.threads_of_item
         self.prediction.worker_busy += part.compute + part.divisible
-        end = self.now + cpu * self.slowness(node)
-        if part.storage_bytes and self.machine.storage < math.inf:
+        reads = part.storage_bytes * min(self.machine.processes, self.machine.processes_per_node) / self.machine.node_reads
+        end = self.now + max(cpu * self.slowness(node), reads)
+        if self.machine.storage < math.inf:
             self.storage_free = max(self.storage_free, self.now) + part.storage_bytes / self.machine.storage
             end = max(end, self.storage_free)
         self.at(end, self.encode, process, part, max(1, math.ceil(part.bytes / BATCH_BYTES)), 0)
@@ -390,8 +392,9 @@ class ThreadTimes(threading.Thread):
                 for task in os.listdir(process / "task"):
                     start, end = (process / "task" / task / "stat").read_text().rsplit(")", 1)
                     fields = end.split()
-                    self.names[number, int(task)] = start.split("(", 1)[1]  # it is given by the thread itself
-                    self.seconds[number, int(task)] = (int(fields[11]) + int(fields[12])) / TICK
+                    thread = number, int(fields[19]), int(task)  # the time of the start counts: thread numbers begin anew at some point
+                    self.names[thread] = start.split("(", 1)[1]  # given by the thread itself, after its start
+                    self.seconds[thread] = (int(fields[11]) + int(fields[12])) / TICK
         except OSError:
             pass  # it has ended, or is another user's
 
@@ -572,44 +575,56 @@ def validate(costs, build, work, rounds):
                 print(f"| {name} | {processes} | {threads} | {stage} | {guess:.2f} | {real:.2f} | {guess / real:.2f} |")
 
 
-# A rank of the set that `measure` uses for statistics, and the same graph with tensors.
-NODES, ROW_BYTES, JSON_BYTES, TENSORS = 2684, 2190.0, 2_850_000, 4211
-PROCESS_COUNTS = (1, 16, 64, 256, 1024, 4096)
+# One side of a rank of the set that `measure` uses for statistics; the same with tensors, of which it has as many for each node as the set of tensors.
+NODES, ROW_BYTES, JSON_BYTES, LINK_RECORDS, FILES, TENSORS = 2684, 2076.0, 2_903_000, 79, 3600, 8400
 
 
 def made_up_items(mode, ranks, gib_a_side):
-    if mode == "statistics":
-        return [Item(2 * JSON_BYTES, NODES, NODES, ROW_BYTES, link_records=314)] * ranks
-    return [Item(2 * JSON_BYTES, NODES, NODES, ROW_BYTES, int(2 * gib_a_side * (1 << 30)), 2 * TENSORS, TENSORS, link_records=314)] * ranks
+    item = Item(2 * JSON_BYTES, NODES, NODES, ROW_BYTES, link_records=2 * LINK_RECORDS)
+    if mode == "tensor":
+        item = dataclasses.replace(item, tensor_bytes=int(2 * gib_a_side * (1 << 30)), tensor_files=2 * FILES, tensors=TENSORS)
+    return [item] * ranks
 
 
-def cluster(processes, threads, storage=math.inf):
-    """Eight processes to a node, with a core for each worker thread and two for process 0."""
-    return Machine(processes, threads, min(processes, 8), min(processes, 8) * threads + 2, storage=storage)
+# A node of the tables: processes, and bytes a second that it reads (200 Gbit/s).
+PROCESSES_PER_NODE, NODE_READS = 8, 25e9
+
+
+def cluster(processes, threads, storage=math.inf, look=1e-4):
+    """A core for each worker thread, and two for process 0's own."""
+    per_node = min(processes, PROCESSES_PER_NODE)
+    return Machine(processes, threads, per_node, per_node * threads + 2, storage=storage, node_reads=NODE_READS, look=look)
 
 
 def describe(seconds):
     return f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
+def print_row(cells):
+    print("| " + " | ".join(cells) + " |")
+
+
 def tables(costs):
-    print("Statistics, one thread a process: seconds, in brackets over SQLite alone (rows and indexes)\n")
-    print("| ranks | rows | SQLite alone | " + " | ".join(f"{count:,}" for count in PROCESS_COUNTS) + " |\n" + "| --- " * (3 + len(PROCESS_COUNTS)) + "|")
+    print("Statistics, one thread a process: seconds on so many processes, in brackets over SQLite alone (rows and indexes).\n")
+    counts = (1, 8, 64, 1024, 4096)
+    print_row(["ranks", "rows", "SQLite alone", *(f"{count:,}" for count in counts)])
+    print_row(["---"] * (3 + len(counts)))
     for ranks in (10, 100, 1000, 10000):
         items = made_up_items("statistics", ranks, 0)
-        found = [predict(costs, cluster(count, 1), items) for count in PROCESS_COUNTS]
-        cells = [f"{describe(each.total)} ({each.total / each.floor:.2f})" for each in found]
-        print(f"| {ranks:,} | {total(items, 'rows') / 1e6:.2f} M | {describe(found[0].floor)} | " + " | ".join(cells) + " |")
-    for title, storage in (("storage without limit", math.inf), ("storage of 500 GB/s", 500e9)):
-        print(f"\nTensors, four threads a process, {title}: seconds, in brackets the speed-up over one process divided by the number of processes\n")
-        print("| ranks | GiB a rank and side | " + " | ".join(f"{count:,}" for count in PROCESS_COUNTS) + " | process 0 |\n" + "| --- " * (3 + len(PROCESS_COUNTS)) + "|")
-        for ranks, size in ((10, 16), (100, 16), (1000, 1), (1000, 16), (1000, 64), (10000, 16)):
-            items = made_up_items("tensor", ranks, size)
-            found = [predict(costs, cluster(count, 4, storage), items, True) for count in PROCESS_COUNTS]
-            cells = [f"{describe(each.total)} ({found[0].total / each.total / count:.2f})" for each, count in zip(found, PROCESS_COUNTS)]
-            alone = predict(costs, cluster(1, 4), items, True)
-            serial = alone.plan + alone.writer_busy + alone.finish
-            print(f"| {ranks:,} | {size} | " + " | ".join(cells) + f" | {describe(serial)} |")
+        found = [predict(costs, cluster(count, 1), items) for count in counts]
+        print_row([f"{ranks:,}", f"{total(items, 'rows') / 1e6:.2f} M", describe(found[0].floor), *(f"{describe(each.total)} ({each.total / each.floor:.2f})" for each in found)])
+    print("\nTensors, four threads a process: seconds on so many processes, in brackets the speed-up over one node divided by the number of nodes.\n")
+    counts = (8, 64, 256, 1024, 4096)
+    print_row(["ranks", "GiB a rank and side", *(f"{count:,}" for count in counts), "indexes", "inserts keep up with"])
+    print_row(["---"] * (4 + len(counts)))
+    for ranks, size in ((10, 64), (100, 64), (1000, 4), (1000, 16), (1000, 64), (1000, 225), (10000, 64), (10000, 225)):
+        items = made_up_items("tensor", ranks, size)
+        found = [predict(costs, cluster(count, 4), items, True) for count in counts]
+        # Time that a process spends on an item, over that which process 0 needs to store it.
+        process_seconds = items[0].tensor_bytes * PROCESSES_PER_NODE / NODE_READS
+        keeps_up = process_seconds / (found[0].writer_busy / ranks)
+        print_row([f"{ranks:,}", f"{size}", *(f"{describe(each.total)} ({found[0].total / each.total / (count / counts[0]):.2f})" for each, count in zip(found, counts)),
+                   describe(found[0].finish), f"{keeps_up:,.0f} processes"])
 
 
 def main():
