@@ -31,7 +31,7 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
 }
 
 /// The outcome that goes with some metrics of comparable files.
-TensorOutcome described(const PairFacts& facts, TensorMetrics metrics) {
+TensorOutcome described(const PairFacts& facts, const TensorMetrics& metrics) {
   TensorOutcome outcome;
   outcome.shape = facts.shape;
   outcome.elements = facts.elements;
@@ -45,7 +45,7 @@ TensorOutcome described(const PairFacts& facts, TensorMetrics metrics) {
   } else if (metrics.cosine.state == MetricState::not_a_number) {
     outcome.reason = "no cosine: one side is all zeros, or its norm overflows";
   }
-  outcome.metrics = std::move(metrics);
+  outcome.metrics = metrics;
   return outcome;
 }
 
@@ -307,13 +307,13 @@ TensorOutcome finish_pair(const PairFacts& facts, const PairFinding& finding, Co
   TensorMetrics metrics = finish_metrics(finding.partial, facts.elements, options);
   for (std::size_t k = 0; k < finding.of_replicas.size(); ++k) {
     if (finding.target_replicas[k].fault.empty()) {
-      TensorMetrics of_replica = finish_metrics(finding.of_replicas[k], facts.elements, options);
+      const TensorMetrics of_replica = finish_metrics(finding.of_replicas[k], facts.elements, options);
       if (is_worse(of_replica, metrics)) {
-        metrics = std::move(of_replica);
+        metrics = of_replica;
       }
     }
   }
-  TensorOutcome outcome = described(facts, std::move(metrics));
+  TensorOutcome outcome = described(facts, metrics);
   describe_replicas(outcome, "target", finding.target_replicas);
   describe_replicas(outcome, "golden", finding.golden_replicas);
   return outcome;

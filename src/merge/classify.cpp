@@ -561,6 +561,7 @@ MergedRecord with_every_nan(const std::vector<ShardRecord>& records) {
 
 std::vector<std::uint64_t> sizes_along(const std::vector<ShardRecord>& records, std::size_t dimension) {
   std::vector<std::uint64_t> sizes;
+  sizes.reserve(records.size());
   for (const ShardRecord& record : records) {
     sizes.push_back((*record.shape)[dimension]);
   }

@@ -100,6 +100,7 @@ TensorParts joined(const Classification& classification, std::vector<TensorParts
   }
   std::sort(used.begin(), used.end());
   std::vector<TensorParts> parts;
+  parts.reserve(used.size());
   for (const std::uint32_t rank : used) {
     parts.push_back(std::move(of_ranks.at(rank)));
   }
