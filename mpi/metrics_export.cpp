@@ -21,11 +21,6 @@ namespace msvis {
 namespace {
 
 constexpr std::string_view hint = "writing the parameter table";
-/// Packed rows that a process decodes and writes at once; in memory they take about twice that.
-constexpr std::uint64_t piece_bytes = std::uint64_t{8} << 20U;
-/// All pieces of a round, which process 0 holds before they leave.
-constexpr std::uint64_t round_bytes = std::uint64_t{128} << 20U;
-
 /// A communicator for the library, whose errors are returned. Without MPI: none.
 class FileCommunicator {
  public:
@@ -82,15 +77,15 @@ class SignalsOfProcess0 {
 class Export {
  public:
   Export(Transport& transport, const MetricsSpill* spill, std::filesystem::path file, const MetricsFileFacts& facts,
-         const MetricsExportHooks& hooks)
-      : transport_(transport), spill_(spill), file_(std::move(file)), facts_(facts), hooks_(hooks) {}
+         const MetricsExportHooks& hooks, const MetricsExportLimits& limits)
+      : transport_(transport), spill_(spill), file_(std::move(file)), facts_(facts), hooks_(hooks), limits_(limits) {}
 
   std::uint64_t run() {
     const bool csv = file_.extension() == ".csv";
     try {
       in_process_0([&] {
         begin();
-        csv ? write_csv() : create_metrics_file(temporary_, rows_, *dictionary_, facts_);
+        csv ? write_csv() : create_metrics_file(temporary_, rows_, columns_, *dictionary_, facts_);
       });
       if (!csv) {
         write_columns();
@@ -129,7 +124,8 @@ class Export {
     hooks_.writing(temporary_);
     const auto frames = spill_->frames();
     // Each process has a piece of a round.
-    pieces_ = cut_into_pieces(frames, std::min(piece_bytes, round_bytes / static_cast<std::uint64_t>(transport_.processes())));
+    pieces_ =
+        cut_into_pieces(frames, std::min(limits_.piece_bytes, limits_.round_bytes / static_cast<std::uint64_t>(transport_.processes())));
     dictionary_.emplace(spill_->path().parent_path());
     for (const std::string_view text : result_texts) {
       dictionary_->add(TextKind::result, text);
@@ -232,7 +228,7 @@ class Export {
           hooks_.idle);
     }
     agree(transport_, fault, hint);
-    return transport_.all_to_all(std::move(outgoing), round_bytes, hint).front();
+    return transport_.all_to_all(std::move(outgoing), limits_.round_bytes, hint).front();
   }
 
   /// Collective.
@@ -248,6 +244,7 @@ class Export {
   std::filesystem::path file_;
   const MetricsFileFacts& facts_;
   const MetricsExportHooks& hooks_;
+  const MetricsExportLimits& limits_;
   std::filesystem::path temporary_;
   std::uint64_t rows_ = 0;
   std::uint64_t columns_ = 0;
@@ -260,9 +257,9 @@ class Export {
 }  // namespace
 
 std::uint64_t export_metrics(Transport& transport, const MetricsSpill* spill, const std::filesystem::path& file,
-                             const MetricsFileFacts& facts, const MetricsExportHooks& hooks) {
+                             const MetricsFileFacts& facts, const MetricsExportHooks& hooks, const MetricsExportLimits& limits) {
   const SignalsOfProcess0 waiting(transport, hooks.idle);
-  return Export(transport, spill, file, facts, hooks).run();
+  return Export(transport, spill, file, facts, hooks, limits).run();
 }
 
 }  // namespace msvis

@@ -27,19 +27,18 @@ static_assert(number_columns <= 32, "a row has a bit for each number");
   throw Error(ErrorCategory::internal, std::string("a batch of the parameter table is damaged: ") + what);
 }
 
-bool equal_ignoring_case(std::string_view text, std::string_view lower) {
-  return std::equal(text.begin(), text.end(), lower.begin(), lower.end(),
-                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b; });
-}
-
-/// The value of a text that stands for a number: nan, inf, True and so on.
-double number_of_word(std::string_view text) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  if (equal_ignoring_case(text, "inf") || equal_ignoring_case(text, "infinity")) {
-    return infinity;
-  }
-  if (equal_ignoring_case(text, "-inf") || equal_ignoring_case(text, "-infinity")) {
-    return -infinity;
+/// The value of a text that stands for a number: 12, 1e400, nan, -Inf, True and so on.
+double number_of_text(std::string_view text) {
+  double value = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (!text.empty() && end == text.data() + text.size()) {
+    if (fault == std::errc()) {
+      return value;
+    }
+    if (fault == std::errc::result_out_of_range && text.find_first_of("eE") == std::string_view::npos) {
+      // Only digits: an integer of hundreds of them.
+      return text.starts_with('-') ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+    }
   }
   if (text == "True") {
     return 1;
@@ -58,7 +57,7 @@ double number_of(JsonValue value) {
     case JsonKind::boolean:
       return value.boolean() ? 1 : 0;
     case JsonKind::string:
-      return number_of_word(value.text());
+      return number_of_text(value.text());
     case JsonKind::null:
     case JsonKind::array:
     case JsonKind::object:
@@ -81,15 +80,7 @@ double number_of(const Cell& cell) {
   while (text.ends_with('\t')) {  // the mark that keeps an infinite difference a text in spreadsheets
     text.remove_suffix(1);
   }
-  double value = 0;  // differences of integers are exact texts
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end == text.data() + text.size() && fault == std::errc()) {
-    return value;
-  }
-  if (end == text.data() + text.size() && fault == std::errc::result_out_of_range) {
-    return text.starts_with('-') ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
-  }
-  return number_of_word(text);
+  return number_of_text(text);  // differences of integers are exact texts
 }
 
 double number_of(Precision precision) {

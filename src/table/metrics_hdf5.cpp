@@ -162,14 +162,14 @@ void write_dictionary(hid_t group, TextKind kind, const TextDictionary& dictiona
   }
 }
 
-void create_column(hid_t group, const MetricsColumn& column, std::uint64_t rows, const std::filesystem::path& file) {
+void create_column(hid_t group, const MetricsColumn& column, std::uint64_t rows, bool used, const std::filesystem::path& file) {
   const std::string name(column.name);
   const Handle type = file_type(column, file);
   const Handle space = space_of(rows, file);
   const Handle creation = creation_list(file);
-  // Without rows a column takes no space and reads as its fill value.
-  check(H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_LATE), "preparing a column", file);
-  check(H5Pset_fill_time(creation.id(), H5D_FILL_TIME_NEVER), "preparing a column", file);
+  // A column without values takes no space and reads as its fill value; of the others every row is written.
+  check(H5Pset_alloc_time(creation.id(), used ? H5D_ALLOC_TIME_EARLY : H5D_ALLOC_TIME_LATE), "preparing a column", file);
+  check(H5Pset_fill_time(creation.id(), used ? H5D_FILL_TIME_NEVER : H5D_FILL_TIME_IFSET), "preparing a column", file);
   const Handle in_memory = memory_type(column, file);
   with_type(column,
             [&](const auto& none) { return check(H5Pset_fill_value(creation.id(), in_memory.id(), &none), "preparing a column", file); });
@@ -182,6 +182,22 @@ void create_column(hid_t group, const MetricsColumn& column, std::uint64_t rows,
   if (column.type == MetricsColumn::Type::text) {
     put_attribute(set.id(), "dictionary",
                   "/dictionary/" + std::string(text_kind_names[static_cast<std::size_t>(kind_of_text[column.index])]), file);
+  }
+}
+
+/// Takes the room for all rows, so that a full disk shows before several processes write together.
+void reserve_storage(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat status {};
+  int error = descriptor < 0 || ::fstat(descriptor, &status) != 0 ? errno : 0;
+  if (error == 0 && status.st_size > 0 && ::fallocate(descriptor, 0, 0, status.st_size) != 0) {
+    error = errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL ? 0 : errno;  // not every file system can
+  }
+  if (descriptor >= 0) {
+    ::close(descriptor);
+  }
+  if (error != 0) {
+    throw Error(ErrorCategory::io, "there is no room for the rows: " + std::generic_category().message(error), file);
   }
 }
 
@@ -207,7 +223,7 @@ Value value_of(const PieceRows::Item& item, const MetricsColumn& column) {
 
 }  // namespace
 
-void create_metrics_file(const std::filesystem::path& file, std::uint64_t rows, const TextDictionary& dictionary,
+void create_metrics_file(const std::filesystem::path& file, std::uint64_t rows, std::uint64_t used, const TextDictionary& dictionary,
                          const MetricsFileFacts& facts) {
   const auto lock = hdf5::lock();
   Handle out = hdf5::create_file(file);
@@ -225,11 +241,12 @@ void create_metrics_file(const std::filesystem::path& file, std::uint64_t rows, 
   }
   {
     const Handle group(H5Gcreate2(out.id(), "table", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "creating a group", file);
-    for (const MetricsColumn& column : metrics_columns()) {
-      create_column(group.id(), column, rows, file);
+    for (std::size_t k = 0; k < metrics_columns().size(); ++k) {
+      create_column(group.id(), metrics_columns()[k], rows, (used >> k & 1U) != 0, file);
     }
   }
   out.close("closing the file", file);
+  reserve_storage(file);
 }
 
 MetricsColumns::MetricsColumns(const std::filesystem::path& file, hid_t access, hid_t transfer, std::uint64_t used)

@@ -18,9 +18,10 @@ struct MetricsFileFacts {
   std::vector<std::string> modes;  ///< task texts that occur, ascending
 };
 
-/// One process, serially. Writes everything into an existing empty file but the rows: attributes, dictionaries, columns of `rows` rows.
-/// Throws Error (io), also when the storage has no room for the rows.
-void create_metrics_file(const std::filesystem::path& file, std::uint64_t rows, const TextDictionary& dictionary,
+/// One process, serially. Writes everything into an existing empty file but the rows: attributes, dictionaries, columns of `rows` rows. `used`:
+/// bit k for column k of metrics_columns() if it is going to be filled; the others read as their fill values and take no space. Throws Error
+/// (io), also when the storage has no room for the rows.
+void create_metrics_file(const std::filesystem::path& file, std::uint64_t rows, std::uint64_t used, const TextDictionary& dictionary,
                          const MetricsFileFacts& facts);
 
 /// A file of create_metrics_file, opened for its rows by one process, or by several together under an access list for MPI-IO. All functions
