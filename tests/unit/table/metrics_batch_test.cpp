@@ -92,20 +92,20 @@ TEST(MetricsBatch, StatisticsOfBothSides) {
 
 TEST(MetricsBatch, TextsThatAreNumbers) {
   const std::vector<std::pair<std::string, double>> known{{"NaN", std::numeric_limits<double>::quiet_NaN()},
-                                                           {"Infinity", std::numeric_limits<double>::infinity()},
-                                                           {"-Infinity", -std::numeric_limits<double>::infinity()},
-                                                           {"\"inf\"", std::numeric_limits<double>::infinity()},
-                                                           {"\"-inf\"", -std::numeric_limits<double>::infinity()},
-                                                           {"\"nan\"", std::numeric_limits<double>::quiet_NaN()},
-                                                           {"true", 1},
-                                                           {"false", 0},
-                                                           {"-0.0", -0.0},
-                                                           {"123456789012345678901234567890", 123456789012345678901234567890.0},
-                                                           {"1" + std::string(400, '0'), std::numeric_limits<double>::infinity()},
-                                                           {"\"sum\"", std::numeric_limits<double>::quiet_NaN()},
-                                                           {"\"\"", std::numeric_limits<double>::quiet_NaN()},
-                                                           {"null", std::numeric_limits<double>::quiet_NaN()},
-                                                           {"[1]", std::numeric_limits<double>::quiet_NaN()}};
+                                                          {"Infinity", std::numeric_limits<double>::infinity()},
+                                                          {"-Infinity", -std::numeric_limits<double>::infinity()},
+                                                          {"\"inf\"", std::numeric_limits<double>::infinity()},
+                                                          {"\"-inf\"", -std::numeric_limits<double>::infinity()},
+                                                          {"\"nan\"", std::numeric_limits<double>::quiet_NaN()},
+                                                          {"true", 1},
+                                                          {"false", 0},
+                                                          {"-0.0", -0.0},
+                                                          {"123456789012345678901234567890", 123456789012345678901234567890.0},
+                                                          {"1" + std::string(400, '0'), std::numeric_limits<double>::infinity()},
+                                                          {"\"sum\"", std::numeric_limits<double>::quiet_NaN()},
+                                                          {"\"\"", std::numeric_limits<double>::quiet_NaN()},
+                                                          {"null", std::numeric_limits<double>::quiet_NaN()},
+                                                          {"[1]", std::numeric_limits<double>::quiet_NaN()}};
   for (const auto& [text, value] : known) {
     const std::string leaf = test::tensor(text);
     const auto pair = test::compare_entries("Torch.f.0.forward", with_input(leaf), with_input(test::tensor("1")));

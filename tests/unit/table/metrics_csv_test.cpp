@@ -39,7 +39,8 @@ TEST(CsvHeader, NamesAreUniqueAndPlain) {
   EXPECT_TRUE(header.ends_with(",reason\r\n"));
   for (const MetricsColumn& column : metrics_columns()) {
     EXPECT_EQ(column.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), std::string_view::npos) << column.name;
-    EXPECT_EQ(std::count_if(metrics_columns().begin(), metrics_columns().end(), [&](const auto& other) { return other.name == column.name; }), 1);
+    EXPECT_EQ(
+        std::count_if(metrics_columns().begin(), metrics_columns().end(), [&](const auto& other) { return other.name == column.name; }), 1);
   }
 }
 

@@ -52,7 +52,7 @@ TEST(TextDictionaryTest, LittleMemoryGivesTheSame) {
   }
   texts.emplace_back(TextKind::shape, std::string(1'000'000, 'y'));  // larger than any buffer
   std::vector<std::vector<std::string>> found;
-  for (const std::size_t memory : {std::size_t{1000}, std::size_t{100'000}, TextDictionary::usual_memory}) {
+  for (const std::size_t memory : {std::size_t{20'000}, std::size_t{100'000}, TextDictionary::usual_memory}) {
     TextDictionary dictionary(dir.path(), memory);
     for (const auto& [kind, text] : texts) {
       dictionary.add(kind, text);
