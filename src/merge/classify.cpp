@@ -68,23 +68,25 @@ enum class Role : std::uint8_t { unknown, replicated, partial, split, masked };
 /// What the place of an entry says of it.
 struct Expectation {
   Role role = Role::unknown;
-  /// Along which dimension; negative counts from the end, empty: not known.
+  /// Along which dimension (with `unknown`: if it should be split); negative counts from the end, empty: not known.
   std::optional<int> dimension;
   std::uint64_t blocks = 1;
   /// Several neighbouring ranks hold the same: as many as that hold different values (keys and values with few groups). 0: each its own.
   std::uint64_t distinct = 0;
+  /// Split only where the ranks differ: whether a value was scattered already can't be told from its place.
+  bool unless_equal = false;
 };
 
 constexpr int last = -1;
 
 Expectation replicated() {
-  return {Role::replicated, {}, 1, 0};
+  return {Role::replicated, {}, 1, 0, false};
 }
 Expectation partial() {
-  return {Role::partial, {}, 1, 0};
+  return {Role::partial, {}, 1, 0, false};
 }
 Expectation split(std::optional<int> dimension, std::uint64_t blocks = 1) {
-  return {Role::split, dimension, blocks, 0};
+  return {Role::split, dimension, blocks, 0, false};
 }
 
 /// Views of the parts of an EntryPlace that the rules need.
@@ -130,6 +132,10 @@ class Place {
     if (contains_any(class_, {"TransformerLayer", "TransformerBlock", "Embedding"})) {
       return residual();
     }
+    if (is_api_ && contains(class_, "Model") && dimensions_ == 3 && is_floating(record_.dtype)) {
+      // Loss of logits whose vocabulary is split, if they are not the same on all ranks.
+      return {Role::unknown, last, 1, 0, false};
+    }
     return {};
   }
 
@@ -152,7 +158,9 @@ class Place {
     if (!place_.sequence_parallel || dimensions_ < 2 || !is_floating(record_.dtype)) {
       return replicated();
     }
-    return split(0);
+    Expectation expected = split(0);
+    expected.unless_equal = true;
+    return expected;
   }
 
   [[nodiscard]] Expectation of_parameter() const {
@@ -197,13 +205,13 @@ class Place {
 
   /// A matrix product whose result is the gradient of the weight, by its result or its operands.
   [[nodiscard]] bool of_weight_gradient() const {
-    if (dimensions_ != 2) {
-      return false;
-    }
-    if (!place_.weight_shape || place_.weight_shape->size() != 2 || !record_.shape) {
+    if (dimensions_ != 2 || !place_.weight_shape || place_.weight_shape->size() != 2 || !record_.shape) {
       return false;
     }
     const Shape& weight = *place_.weight_shape;
+    if (place_.result_shape) {
+      return *place_.result_shape == weight;
+    }
     const Shape& shape = *record_.shape;
     if (is_output()) {
       return shape == weight;
@@ -265,14 +273,14 @@ class Place {
         return replicated();
       }
       // Forward the result of the reduction, backward its gradient.
-      return place_.sequence_parallel && dimensions_ >= 2 ? split(0) : replicated();
+      return residual();
     }
     if (contains(place_.node, "embedding")) {
       if (is_output()) {
         return backward_ || contains(place_.node, ".backward") ? Expectation{} : partial();
       }
       if (!is_floating(record_.dtype)) {
-        return {Role::masked, {}, 1, 0};
+        return {Role::masked, {}, 1, 0, false};
       }
       return argument_is("input.1") ? split(0) : Expectation{};
     }
@@ -328,7 +336,7 @@ class Place {
       return {};
     }
     if (!is_floating(record_.dtype)) {
-      return dimensions_ == 2 ? split(1) : Expectation{};  // ids [b, s]
+      return dimensions_ == 2 ? split(sequence_dimension(1)) : Expectation{};  // ids [b, s]
     }
     const bool linear = contains(class_, "Linear");
     if (is_api_ && linear && is_matmul()) {
@@ -344,15 +352,23 @@ class Place {
       return replicated();  // a weight or bias that is handed on
     }
     if (contains(class_, "VocabParallelEmbedding")) {
-      return dimensions_ == 3 ? split(1) : replicated();  // [b, s, h]; the weight
+      return dimensions_ == 3 ? split(sequence_dimension(1)) : replicated();  // [b, s, h]; the weight
     }
     if (is_core_attention() && is_api_) {
       return split(dimensions_ == 4 ? 2 : 1);  // rows of the scores
     }
-    if (dimensions_ == 2) {
-      return split(class_.empty() || contains(class_, "Model") || contains(class_, "Module") ? 1 : 0);  // loss [b, s]
+    // A loss is [b, s] in the end, [s, b] while the model computes it.
+    const bool loss = dimensions_ == 2 && (class_.empty() || (!is_api_ && contains_any(class_, {"Model", "Module"})));
+    return split(sequence_dimension(loss ? 1 : 0));
+  }
+
+  /// Of the first two dimensions the one that is not that of the samples, if that can be told.
+  [[nodiscard]] int sequence_dimension(int otherwise) const {
+    const Shape& shape = *record_.shape;
+    if (shape.size() < 2 || (shape[0] == place_.batch) == (shape[1] == place_.batch)) {
+      return otherwise;
     }
-    return split(0);
+    return shape[0] == place_.batch ? 1 : 0;
   }
 
   const EntryPlace& place_;
@@ -720,6 +736,10 @@ class Decision {
         equal_ ? replicated() : not_mergeable();
         return;
       case Role::split:
+        if (expected.unless_equal && equal_ && !all_zero()) {
+          replicated();
+          return;
+        }
         split(resolve_dimension(records_, expected.dimension), expected);
         return;
       case Role::unknown:
@@ -730,9 +750,13 @@ class Decision {
     } else if (alike(records_)) {
       diverged();
     } else {
-      split(unequal_dimension(), {});
+      const auto dimension = unequal_dimension();
+      split(dimension ? dimension : resolve_dimension(records_, expected.dimension), {});
     }
   }
+
+  /// Slices of zeros are equal though they are slices.
+  [[nodiscard]] bool all_zero() const { return records_.front().stats[stat_max] == 0.0 && records_.front().stats[stat_min] == 0.0; }
 
   /// The only dimension in which the shards differ, if there is one.
   [[nodiscard]] std::optional<std::uint32_t> unequal_dimension() const {

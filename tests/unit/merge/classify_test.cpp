@@ -193,6 +193,19 @@ TEST(Classify, EqualShardsStaySplit) {
   EXPECT_THAT(found.merged.stats[stat_norm], Optional(0.0));
 }
 
+TEST(Classify, EqualValuesWereNotScatteredYet) {
+  EntryPlace where = place(norm, "output.0", ItemState::output);
+  where.sequence_parallel = true;
+  EXPECT_EQ(classify(where, {record(2, -1, 0.25, 3, {2, 1, 8}), record(2, -1, 0.25, 3, {2, 1, 8})}).kind, ShardKind::replicated);
+  EXPECT_EQ(classify(where, {record(0, 0, 0, 0, {2, 1, 8}), record(0, 0, 0, 0, {2, 1, 8})}).kind, ShardKind::split);
+}
+
+TEST(Classify, LogitsOfTheLoss) {
+  EntryPlace where = place("Module.0.module.GPTModel.forward.0", "output.0", ItemState::output, "Tensor.exp.0.forward");
+  EXPECT_EQ(classify(where, unlike({4, 1, 8})).dimension, 2U);
+  EXPECT_EQ(classify(where, {record(2, -1, 0.25, 3, {4, 1, 8}), record(2, -1, 0.25, 3, {4, 1, 8})}).kind, ShardKind::replicated);
+}
+
 TEST(Classify, GoldenShapeDecides) {
   EntryPlace where = place("", "output.0", ItemState::output, "Torch.cat.0.forward");
   where.golden_shape = Shape{4, 6};
