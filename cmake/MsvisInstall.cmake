@@ -16,8 +16,8 @@ install(FILES "${PROJECT_BINARY_DIR}/msvisConfig.cmake" "${PROJECT_BINARY_DIR}/m
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/msvis" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 
 if(TARGET msvis-mpi)
-  set_target_properties(msvis-mpi PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
-  install(TARGETS msvis-mpi)
+  set_target_properties(msvis-mpi msvis-pack PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  install(TARGETS msvis-mpi msvis-pack)
 endif()
 if(EXISTS "${PROJECT_SOURCE_DIR}/scripts/msprobe")
   install(PROGRAMS "${PROJECT_SOURCE_DIR}/scripts/msprobe" DESTINATION "${CMAKE_INSTALL_BINDIR}")

@@ -987,17 +987,6 @@ void end_progress_of_wrong_usage(std::span<const char* const> arguments, const s
   }
 }
 
-// Started several times by srun without an MPI plug-in, every process would take itself for the only one.
-void require_one_copy(const Transport& transport) {
-  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  const char* process = std::getenv("SLURM_PROCID");
-  if (started_by_launcher() || transport.processes() > 1 || tasks == nullptr || process == nullptr || std::strcmp(tasks, "1") == 0) {
-    return;
-  }
-  throw Error(ErrorCategory::usage, std::string("srun started ") + tasks +
-                                        " processes that do not know of each other; add --mpi=pmix (srun --mpi=list shows what there is)");
-}
-
 }  // namespace
 
 int run_program(Transport& transport, int argc, const char* const* argv) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <thread>
 
@@ -110,6 +111,16 @@ std::optional<Fault> capture_fault(const std::function<void()>& work) {
 
 void Backoff::sleep() {
   std::this_thread::sleep_for(next());
+}
+
+void require_one_copy(const Transport& transport) {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  const char* process = std::getenv("SLURM_PROCID");
+  if (started_by_launcher() || transport.processes() > 1 || tasks == nullptr || process == nullptr || std::strcmp(tasks, "1") == 0) {
+    return;
+  }
+  throw Error(ErrorCategory::usage, std::string("srun started ") + tasks +
+                                        " processes that do not know of each other; add --mpi=pmix (srun --mpi=list shows what there is)");
 }
 
 }  // namespace msvis

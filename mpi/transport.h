@@ -89,6 +89,10 @@ bool started_by_launcher();
 /// MPI if a launcher is around, one process alone otherwise: without a launcher, starting MPI would only cost time.
 std::unique_ptr<Transport> make_transport(int& argc, char**& argv);
 
+/// Local. Throws Error (usage) when srun started several processes that do not know of each other: without an MPI plug-in, every one would
+/// take itself for the only one.
+void require_one_copy(const Transport& transport);
+
 /// An error on which all processes have agreed: each of them throws it, so that all can end in an orderly way.
 class AgreedError : public Error {
  public:

@@ -174,6 +174,11 @@ class Tensor {
   BufferPool* pool_ = nullptr;
 };
 
+class TensorPack;
+
+/// The two kinds of files that tensors come in.
+enum class TensorFormat : std::uint8_t { pt, npy };
+
 /// A tensor file that was opened and understood, but whose elements may not have been read yet. Movable. One thread at a time.
 class TensorFile {
  public:
@@ -182,17 +187,22 @@ class TensorFile {
   /// The same for a file that is already in memory; `bytes` must outlive the result and all tensors made of it. `name` stands for the file
   /// in messages and for the suffix rule.
   static TensorFile open(std::span<const std::byte> bytes, const std::filesystem::path& name, const ReadHints& hints = {});
+  /// The same for a file of a pack: same tensor, same errors as the file that was packed. The last component of `name` is looked up; the
+  /// rest stands in messages.
+  static TensorFile open(std::shared_ptr<const TensorPack> pack, const std::filesystem::path& name, const ReadHints& hints = {});
 
   TensorFile(TensorFile&&) noexcept;
   TensorFile& operator=(TensorFile&&) noexcept;
   ~TensorFile();
 
+  [[nodiscard]] TensorFormat format() const;
   [[nodiscard]] DType dtype() const;
   [[nodiscard]] const std::vector<std::uint64_t>& shape() const;
   [[nodiscard]] std::uint64_t element_count() const;
   [[nodiscard]] std::uint64_t byte_count() const;
 
-  /// Whether read() works: the elements stand in logical order and uncompressed in the file. True for what dumpers write.
+  /// Whether read() works: the elements stand in logical order in the file, and uncompressed (or in the chunks of a pack). True for what
+  /// dumpers write.
   [[nodiscard]] bool can_stream() const;
   /// `count` elements from `first` on in native byte order, for walking a large tensor with a small buffer. Valid until the next call.
   /// first + count must not exceed element_count(). Throws TensorError (the file became shorter, ...).

@@ -177,9 +177,11 @@ OpenTensorPair::OpenTensorPair(const TensorPair& pair, const TensorFileOptions& 
     hints.drop_cache = options.drop_cache;
     return hints;
   };
-  open_side(target_, pair.target, pair.target_parts.get(), hints_for(pair.target_dtype, options.target_rule), "target");
+  open_side(target_, pair.target, pair.target_store.get(), pair.target_parts.get(), hints_for(pair.target_dtype, options.target_rule),
+            *options.stores, "target");
   if (!decided_) {
-    open_side(golden_, pair.golden, pair.golden_parts.get(), hints_for(pair.golden_dtype, options.golden_rule), "golden");
+    open_side(golden_, pair.golden, pair.golden_store.get(), pair.golden_parts.get(), hints_for(pair.golden_dtype, options.golden_rule),
+              *options.stores, "golden");
   }
   if (!decided_) {
     diverged_ = pair.target_parts && pair.target_parts->diverged;
@@ -187,10 +189,11 @@ OpenTensorPair::OpenTensorPair(const TensorPair& pair, const TensorFileOptions& 
   }
 }
 
-void OpenTensorPair::open_side(Side& side, const std::filesystem::path& file, const TensorParts* parts, const ReadHints& hints,
-                               std::string_view name) {
+void OpenTensorPair::open_side(Side& side, const std::filesystem::path& file, const TensorStore* store, const TensorParts* parts,
+                               const ReadHints& hints, TensorStores& stores, std::string_view name) {
   try {
-    side.source = parts != nullptr ? TensorSource::open(*parts, hints) : TensorSource::open(file, hints);
+    side.source = parts != nullptr ? TensorSource::open(*parts, hints, stores)
+                                   : TensorSource::open(store != nullptr ? store->open(file, hints) : TensorFile::open(file, hints));
   } catch (const TensorError& error) {
     decide_unreadable(name, error);
     return;
@@ -202,7 +205,7 @@ void OpenTensorPair::open_side(Side& side, const std::filesystem::path& file, co
     side.found.push_back({rank_name(replica), 0, 0, {}});
     side.replicas.emplace_back();
     try {
-      auto opened = TensorSource::open(replica, hints);
+      auto opened = TensorSource::open(replica, hints, stores);
       if (opened->dtype() != side.source->dtype() || opened->shape() != side.source->shape()) {
         side.found.back().fault = "it holds " + std::string(dtype_name(opened->dtype())) + " of shape " + shape_text(opened->shape());
       } else {

@@ -15,6 +15,7 @@
 #include "compare/tensor_source.h"
 #include "msvis/metrics.h"
 #include "msvis/tensor.h"
+#include "msvis/tensor_pack.h"
 
 namespace msvis {
 
@@ -23,12 +24,16 @@ struct TensorFileOptions {
   ReaderRule target_rule = ReaderRule::any;
   ReaderRule golden_rule = ReaderRule::any;
   bool drop_cache = false;  ///< gives the page cache back
+  std::shared_ptr<TensorStores> stores = std::make_shared<TensorStores>();
 };
 
-/// A pair of files and what dump.json says of their element types; or, of merged ranks, the parts of a side instead of its file.
+/// A pair of files, where they are, and what dump.json says of their element types; or, of merged ranks, the parts of a side instead of its
+/// file.
 struct TensorPair {
   std::filesystem::path target;
   std::filesystem::path golden;
+  std::shared_ptr<const TensorStore> target_store;  ///< null: files of their own
+  std::shared_ptr<const TensorStore> golden_store;
   std::string_view target_dtype;
   std::string_view golden_dtype;
   std::shared_ptr<const TensorParts> target_parts;
@@ -117,7 +122,8 @@ class OpenTensorPair {
     void vote(const TensorSpan& span, std::uint64_t first);
   };
 
-  void open_side(Side& side, const std::filesystem::path& file, const TensorParts* parts, const ReadHints& hints, std::string_view name);
+  void open_side(Side& side, const std::filesystem::path& file, const TensorStore* store, const TensorParts* parts, const ReadHints& hints,
+                 TensorStores& stores, std::string_view name);
   void decide_unreadable(std::string_view side, const TensorError& error);
   void decide_from_shapes();
   void compare_scalars();

@@ -126,8 +126,9 @@ TensorWork plan_tensor_work(Comparison& comparison, const Graph& target, const G
   if (compat == Compat::reference) {
     set_reference_readers(work.options, target.dump, golden.dump);
   }
-  const std::filesystem::path target_directory = target.dump.directory / "dump_tensor_data";
-  const std::filesystem::path golden_directory = golden.dump.directory / "dump_tensor_data";
+  // Merged graphs have no directory of their own: their parts say where they are.
+  const auto target_store = work.options.stores->of(target.dump.directory);
+  const auto golden_store = work.options.stores->of(golden.dump.directory);
   for (std::uint32_t node = 0; node < comparison.rows.size(); ++node) {
     std::vector<Row>& rows = comparison.rows[node].rows;
     for (std::uint32_t row = 0; row < rows.size(); ++row) {
@@ -161,10 +162,12 @@ TensorWork plan_tensor_work(Comparison& comparison, const Graph& target, const G
       }
       try {
         if (!job.files.target_parts) {
-          job.files.target = resolve_data_name(target_directory, target_name, compat);
+          job.files.target = target_store->resolve(target_name, compat);
+          job.files.target_store = target_store;
         }
         if (!job.files.golden_parts) {
-          job.files.golden = resolve_data_name(golden_directory, golden_name, compat);
+          job.files.golden = golden_store->resolve(golden_name, compat);
+          job.files.golden_store = golden_store;
         }
       } catch (const TensorError& error) {
         apply_outcome(comparison, job, unsupported_tensor(error.message(), std::string(tensor_fault_text(error.fault()))));

@@ -36,7 +36,7 @@ std::uint64_t product(const std::vector<std::uint64_t>& shape, std::size_t from,
 /// Read piece by piece if the elements stand in order in the file, else loaded as a whole.
 class FileSource final : public TensorSource {
  public:
-  FileSource(const std::filesystem::path& path, const ReadHints& hints) : file_(TensorFile::open(path, hints)) {
+  explicit FileSource(TensorFile&& file) : file_(std::move(file)) {
     dtype_ = file_.dtype();
     shape_ = file_.shape();
     elements_ = file_.element_count();
@@ -62,9 +62,9 @@ class FileSource final : public TensorSource {
 /// piece of a row.
 class JoinedSource final : public TensorSource {
  public:
-  JoinedSource(const TensorParts& plan, const ReadHints& hints) {
+  JoinedSource(const TensorParts& plan, const ReadHints& hints, TensorStores& stores) {
     for (const TensorParts& part : plan.parts) {
-      parts_.push_back({open(part, hints), 0});
+      parts_.push_back({open(part, hints, stores), 0});
     }
     const std::size_t d = plan.dimension;
     if (parts_.empty() || d >= parts_.front().source->shape().size()) {
@@ -187,9 +187,9 @@ class JoinedSource final : public TensorSource {
 /// The sum of the parts, in the order of the parts in float64, as float32 (float64 if the parts are).
 class SummedSource final : public TensorSource {
  public:
-  SummedSource(const TensorParts& plan, const ReadHints& hints) {
+  SummedSource(const TensorParts& plan, const ReadHints& hints, TensorStores& stores) {
     for (const TensorParts& part : plan.parts) {
-      parts_.push_back(open(part, hints));
+      parts_.push_back(open(part, hints, stores));
       const TensorSource& source = *parts_.back();
       if (!is_floating(source.dtype())) {
         throw TensorError(TensorFault::unsupported_dtype, "a sum over the ranks of " + std::string(dtype_name(source.dtype())));
@@ -231,21 +231,22 @@ class SummedSource final : public TensorSource {
 
 }  // namespace
 
-std::unique_ptr<TensorSource> TensorSource::open(const std::filesystem::path& file, const ReadHints& hints) {
-  return std::make_unique<FileSource>(file, hints);
+std::unique_ptr<TensorSource> TensorSource::open(TensorFile&& file) {
+  return std::make_unique<FileSource>(std::move(file));
 }
 
-std::unique_ptr<TensorSource> TensorSource::open(const TensorParts& parts, const ReadHints& hints) {
+std::unique_ptr<TensorSource> TensorSource::open(const TensorParts& parts, const ReadHints& hints, TensorStores& stores) {
   switch (parts.kind) {
     case TensorParts::Kind::file: {
       ReadHints own = hints;
       own.dtype = parts.dtype;
-      return open(resolve_data_name(parts.directory / "dump_tensor_data", parts.data_name, hints.compat), own);
+      const auto store = stores.of(parts.directory);
+      return open(store->open(store->resolve(parts.data_name, hints.compat), own));
     }
     case TensorParts::Kind::joined:
-      return std::make_unique<JoinedSource>(parts, hints);
+      return std::make_unique<JoinedSource>(parts, hints, stores);
     case TensorParts::Kind::summed:
-      return std::make_unique<SummedSource>(parts, hints);
+      return std::make_unique<SummedSource>(parts, hints, stores);
     case TensorParts::Kind::none:
       break;
   }

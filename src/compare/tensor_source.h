@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "msvis/tensor.h"
+#include "msvis/tensor_pack.h"
 #include "msvis/tensor_parts.h"
 
 namespace msvis {
@@ -29,9 +30,9 @@ class TensorSource {
   virtual std::span<const std::byte> read(std::uint64_t first, std::uint64_t count) = 0;
 
   /// One file. `hints.dtype` counts. Throws TensorError.
-  static std::unique_ptr<TensorSource> open(const std::filesystem::path& file, const ReadHints& hints);
+  static std::unique_ptr<TensorSource> open(TensorFile&& file);
   /// A tree of files; the dtypes in it count. Throws TensorError, also if the shapes of the parts do not fit together.
-  static std::unique_ptr<TensorSource> open(const TensorParts& parts, const ReadHints& hints);
+  static std::unique_ptr<TensorSource> open(const TensorParts& parts, const ReadHints& hints, TensorStores& stores);
 
  protected:
   TensorSource() = default;

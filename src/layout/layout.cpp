@@ -183,7 +183,8 @@ class Discovery {
   // Nearly all of the time that discovery takes, and most of that is waiting for the file system.
   void find_sizes() {
     constexpr unsigned looks_at_once = 16;
-    parallel_for(plan_.items.size(), looks_at_once, [this](std::size_t number) {
+    std::vector<std::vector<fs::path>> doubled(plan_.items.size());
+    parallel_for(plan_.items.size(), looks_at_once, [&](std::size_t number) {
       WorkItem& item = plan_.items[number];
       for (const fs::path& directory : {item.target, item.golden}) {
         if (directory.empty()) {
@@ -192,9 +193,17 @@ class Discovery {
         item.json_bytes += layout::json_bytes(directory);
         if (options_.comparing()) {  // a build does not read tensors
           item.tensor_bytes += layout::tensor_bytes(directory);
+          if (layout::has_both_tensor_stores(directory)) {
+            doubled[number].push_back(directory);
+          }
         }
       }
     });
+    for (const std::vector<fs::path>& directories : doubled) {
+      for (const fs::path& directory : directories) {
+        plan_.warnings.push_back(directory.string() + " holds both dump_tensor_data and dump_tensor_data.h5; the directory is read");
+      }
+    }
   }
 
   void require_selected(const Selection& selection, const char* option, const char* kind, std::int64_t number) const {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <system_error>
 
+#include "base/pack_header.h"
 #include "base/printable.h"
 #include "msvis/error.h"
 
@@ -39,6 +40,19 @@ bool is_directory(const fs::directory_entry& entry, const fs::path& directory, c
   return yes && !fault;  // a dangling link is a stray entry
 }
 
+/// What was packed, by the header of the pack: a guess for the division of work, so its checksum does not matter.
+std::uint64_t packed_bytes(const fs::path& file) {
+  std::error_code fault;
+  if (!fs::is_regular_file(file, fault)) {
+    return 0;
+  }
+  PackHeader header;
+  std::ifstream in(file, std::ios::binary);
+  in.read(reinterpret_cast<char*>(&header), sizeof header);
+  constexpr std::uint64_t absurd = std::uint64_t{1} << 50;
+  return in && header.magic == PackHeader::right_magic && header.original_bytes < absurd ? header.original_bytes : 0;
+}
+
 }  // namespace
 
 Listing list_directory(const fs::path& directory, const std::string& what) {
@@ -64,7 +78,7 @@ Listing list_directory(const fs::path& directory, const std::string& what) {
   for (; entry != fs::directory_iterator(); entry.increment(fault)) {
     listing.empty = false;
     std::string name = entry->path().filename().string();
-    listing.has_tensor_data = listing.has_tensor_data || name == "dump_tensor_data";
+    listing.has_tensor_data = listing.has_tensor_data || name == tensor_directory_name || name == pack_file_name;
     if (is_directory(*entry, directory, what)) {
       listing.directories.push_back(std::move(name));
     }
@@ -112,9 +126,9 @@ std::uint64_t json_bytes(const fs::path& directory) {
 }
 
 std::uint64_t tensor_bytes(const fs::path& directory) {
-  const DirectoryHandle handle(opendir((directory / "dump_tensor_data").c_str()));
+  const DirectoryHandle handle(opendir((directory / tensor_directory_name).c_str()));
   if (!handle) {
-    return 0;
+    return packed_bytes(directory / pack_file_name);
   }
   std::vector<std::string> names;
   while (const dirent* entry = readdir(handle.get())) {
@@ -137,6 +151,11 @@ std::uint64_t tensor_bytes(const fs::path& directory) {
     ++looked_at;
   }
   return stride > 1 ? sum / looked_at * names.size() + sum % looked_at * names.size() / looked_at : sum;
+}
+
+bool has_both_tensor_stores(const fs::path& directory) {
+  std::error_code fault;
+  return fs::is_directory(directory / tensor_directory_name, fault) && fs::exists(directory / pack_file_name, fault);
 }
 
 bool states_tensor_task(const fs::path& directory) {

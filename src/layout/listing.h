@@ -14,7 +14,7 @@ namespace msvis::layout {
 struct Listing {
   std::vector<std::string> directories;  ///< names, sorted; links to directories included
   bool empty = true;                     ///< no entry of any kind
-  bool has_tensor_data = false;          ///< an entry `dump_tensor_data`
+  bool has_tensor_data = false;          ///< an entry `dump_tensor_data`, or a packed one
 };
 
 /// Reads a directory. `what` names it in messages (`target (-tp)`). Throws Error (path) when it is missing, no directory, or can't be
@@ -40,8 +40,11 @@ std::uint64_t json_bytes(const std::filesystem::path& directory);
 /// With more tensor files than this, only about so many are looked at: on a network file system a look costs a message to its server.
 constexpr std::size_t tensor_files_looked_at = 256;
 
-/// Sum of the sizes of the files in dump_tensor_data, estimated from some of them when they are many; 0 when there is none.
+/// Sum of the sizes of the files in dump_tensor_data, estimated from some of them when they are many, or of those that were packed; 0 when
+/// there is neither.
 std::uint64_t tensor_bytes(const std::filesystem::path& directory);
+/// Whether both the directory and the pack are there.
+bool has_both_tensor_stores(const std::filesystem::path& directory);
 
 /// Whether dump.json says near its beginning that its task is "tensor". A guess that only steers how the work is divided; false if
 /// unreadable.

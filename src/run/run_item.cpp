@@ -237,6 +237,11 @@ class ItemRun {
       owner = TensorDivision::deferred;
       apply_deferred(work, division, unpack_deferred_tensors(item_.deferred), comparison_);
     }
+    if (leads()) {
+      for (const TensorError& fault : work.options.stores->faults()) {
+        result_.warnings.push_back(item_name(item_) + ": " + fault.what() + " (its tensors have no metrics)");
+      }
+    }
     if (item_.shares > 1) {
       owned_.resize(target_.nodes.size());
       for (std::uint32_t node = 0; node < target_.nodes.size(); ++node) {

@@ -31,6 +31,10 @@ std::string one_line(std::string_view text, std::size_t max_length) {
   return out;
 }
 
+std::string text_of_size_limit(std::uint64_t size, std::uint64_t limit) {
+  return "has " + std::to_string(size) + " bytes; the limit is " + std::to_string(limit);
+}
+
 ByteSource::ByteSource(const std::filesystem::path& file, BufferPool& pool, std::uint64_t max_buffer_bytes, std::uint64_t max_file_bytes,
                        bool drop_cache)
     : name_(file), pool_(pool), max_buffer_bytes_(max_buffer_bytes), drop_cache_(drop_cache) {
@@ -41,7 +45,7 @@ ByteSource::ByteSource(const std::filesystem::path& file, BufferPool& pool, std:
   if (descriptor_ < 0) {
     const int code = errno;
     if (code == ENOENT || code == ENOTDIR) {
-      fail(TensorFault::missing, "there is no such file");
+      fail(TensorFault::missing, no_such_file);
     }
     fail(TensorFault::unreadable, "can't be opened: " + system_text(code));
   }
@@ -51,18 +55,13 @@ ByteSource::ByteSource(const std::filesystem::path& file, BufferPool& pool, std:
       fail(TensorFault::unreadable, "can't be examined: " + system_text(errno));
     }
     if (!S_ISREG(status.st_mode)) {
-      fail(TensorFault::unreadable, "is not a regular file");
+      fail(TensorFault::unreadable, no_regular_file);
     }
     size_ = static_cast<std::uint64_t>(status.st_size);
     if (size_ > max_file_bytes) {
-      fail(TensorFault::too_large, "has " + std::to_string(size_) + " bytes; the limit is " + std::to_string(max_file_bytes));
+      fail(TensorFault::too_large, text_of_size_limit(size_, max_file_bytes));
     }
-    if (size_ <= TensorLimits::whole_file_bytes) {
-      whole_ = acquire(size_);
-      read_file(0, whole_.bytes());
-      memory_ = whole_.bytes();
-      close_file();
-    }
+    read_small_file();
   } catch (...) {
     close_file();
     throw;
@@ -73,16 +72,40 @@ ByteSource::ByteSource(std::span<const std::byte> bytes, const std::filesystem::
                        std::uint64_t max_buffer_bytes)
     : name_(name), pool_(pool), max_buffer_bytes_(max_buffer_bytes), size_(bytes.size()), memory_(bytes) {}
 
+ByteSource::ByteSource(int descriptor, std::uint64_t offset, std::uint64_t size, const std::filesystem::path& name, BufferPool& pool,
+                       std::uint64_t max_buffer_bytes, bool drop_cache)
+    : name_(name),
+      pool_(pool),
+      max_buffer_bytes_(max_buffer_bytes),
+      drop_cache_(drop_cache),
+      descriptor_(descriptor),
+      owns_descriptor_(false),
+      begin_(offset),
+      size_(size) {
+  read_small_file();
+}
+
+void ByteSource::read_small_file() {
+  if (size_ <= TensorLimits::whole_file_bytes) {
+    whole_ = acquire(size_);
+    read_exactly(descriptor_, begin_, whole_.bytes(), name_);
+    memory_ = whole_.bytes();
+    close_file();
+  }
+}
+
 ByteSource::~ByteSource() {
   close_file();
 }
 
 void ByteSource::close_file() {
   if (descriptor_ >= 0) {
-    if (drop_cache_) {
-      (void)::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
+    if (drop_cache_ && size_ > 0) {
+      (void)::posix_fadvise(descriptor_, static_cast<off_t>(begin_), owns_descriptor_ ? 0 : static_cast<off_t>(size_), POSIX_FADV_DONTNEED);
     }
-    ::close(descriptor_);
+    if (owns_descriptor_) {
+      ::close(descriptor_);
+    }
     descriptor_ = -1;
   }
 }
@@ -94,17 +117,17 @@ void ByteSource::require(std::uint64_t offset, std::uint64_t size) const {
   }
 }
 
-void ByteSource::read_file(std::uint64_t offset, std::span<std::byte> out) const {
+void read_exactly(int descriptor, std::uint64_t offset, std::span<std::byte> out, const std::filesystem::path& name) {
   while (!out.empty()) {
-    const ssize_t got = ::pread(descriptor_, out.data(), std::min(out.size(), largest_read), static_cast<off_t>(offset));
+    const ssize_t got = ::pread(descriptor, out.data(), std::min(out.size(), largest_read), static_cast<off_t>(offset));
     if (got < 0) {
       if (errno == EINTR) {
         continue;
       }
-      fail(TensorFault::unreadable, "can't be read: " + system_text(errno), offset);
+      throw TensorError(TensorFault::unreadable, "can't be read: " + system_text(errno), name, offset);
     }
     if (got == 0) {
-      fail(TensorFault::damaged, "became shorter while it was read", offset);
+      throw TensorError(TensorFault::damaged, "became shorter while it was read", name, offset);
     }
     out = out.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
@@ -114,7 +137,7 @@ void ByteSource::read_file(std::uint64_t offset, std::span<std::byte> out) const
 void ByteSource::read(std::uint64_t offset, std::span<std::byte> out) const {
   require(offset, out.size());
   if (!in_memory()) {
-    read_file(offset, out);
+    read_exactly(descriptor_, begin_ + offset, out, name_);
   } else if (!out.empty()) {
     std::memcpy(out.data(), memory_.data() + offset, out.size());
   }
@@ -126,7 +149,7 @@ std::span<const std::byte> ByteSource::view(std::uint64_t offset, std::uint64_t 
     return memory_.subspan(offset, size);
   }
   scratch = acquire(size);
-  read_file(offset, scratch.bytes());
+  read_exactly(descriptor_, begin_ + offset, scratch.bytes(), name_);
   return scratch.bytes();
 }
 

@@ -32,6 +32,14 @@ template <typename T>
 /// Text of a file for a message: one line, printable ASCII, shortened.
 std::string one_line(std::string_view text, std::size_t max_length = 80);
 
+// What is said of a file that is the same whether it lies in a directory or in a pack.
+inline constexpr const char* no_such_file = "there is no such file";
+inline constexpr const char* no_regular_file = "is not a regular file";
+std::string text_of_size_limit(std::uint64_t size, std::uint64_t limit);
+
+/// Reads `out.size()` bytes at `offset` with pread. Throws TensorError naming `name` (damaged if the file is shorter, unreadable).
+void read_exactly(int descriptor, std::uint64_t offset, std::span<std::byte> out, const std::filesystem::path& name);
+
 class ByteSource {
  public:
   /// Opens a regular file; one of at most TensorLimits::whole_file_bytes is read and closed at once. Throws TensorError (missing,
@@ -40,6 +48,10 @@ class ByteSource {
              bool drop_cache);
   /// A file that is in memory; the bytes must outlive this object.
   ByteSource(std::span<const std::byte> bytes, const std::filesystem::path& name, BufferPool& pool, std::uint64_t max_buffer_bytes);
+  /// A part of an open file, which must stay open as long as this object lives; it is taken for a file of its own. A small one is read at
+  /// once.
+  ByteSource(int descriptor, std::uint64_t offset, std::uint64_t size, const std::filesystem::path& name, BufferPool& pool,
+             std::uint64_t max_buffer_bytes, bool drop_cache);
   ~ByteSource();
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
@@ -63,7 +75,7 @@ class ByteSource {
 
  private:
   void require(std::uint64_t offset, std::uint64_t size) const;
-  void read_file(std::uint64_t offset, std::span<std::byte> out) const;
+  void read_small_file();
   void close_file();
 
   std::filesystem::path name_;
@@ -71,6 +83,8 @@ class ByteSource {
   std::uint64_t max_buffer_bytes_;
   bool drop_cache_ = false;
   int descriptor_ = -1;
+  bool owns_descriptor_ = true;
+  std::uint64_t begin_ = 0;  ///< of a part within its file
   std::uint64_t size_ = 0;
   std::span<const std::byte> memory_;
   PooledBuffer whole_;

@@ -15,6 +15,7 @@ struct TensorLayout {
     file,      ///< as it is, at storage_offset of the file
     deflated,  ///< compressed, at storage_offset of the file
     buffer,    ///< in `storage`
+    chunks,    ///< in the chunks of a pack
   };
 
   DType stored = DType::float32;  ///< type in the storage

@@ -7,9 +7,12 @@
 #include <cstring>
 #include <utility>
 
+#include "msvis/tensor_pack.h"
 #include "tensor/byte_source.h"
 #include "tensor/convert.h"
 #include "tensor/layout.h"
+#include "tensor/pack_content.h"
+#include "tensor/pack_format.h"
 #include "tensor/zip_directory.h"
 
 namespace msvis {
@@ -185,14 +188,52 @@ std::span<const std::byte> Tensor::contiguous() {
 
 struct TensorFile::Impl {
   Impl(const std::filesystem::path& file, const ReadHints& hints)
-      : source(file, pool_of(hints), buffer_limit(hints),
-               hints.compat == Compat::reference ? TensorLimits::reference_max_file_bytes - 1 : static_cast<std::uint64_t>(INT64_MAX),
-               hints.drop_cache) {
+      : source(file, pool_of(hints), buffer_limit(hints), largest_file(hints), hints.drop_cache) {
     describe(hints);
   }
   Impl(std::span<const std::byte> bytes, const std::filesystem::path& name, const ReadHints& hints)
       : source(bytes, name, pool_of(hints), buffer_limit(hints)) {
     describe(hints);
+  }
+  /// Nothing of a chunked payload is read here; it has no part of the file to itself.
+  Impl(std::shared_ptr<const TensorPack> packed, const PackEntry& packed_entry, const std::filesystem::path& name, const ReadHints& hints)
+      : source(packed->content_->descriptor(), packed_entry.offset, packed_entry.storage == PackEntry::chunked ? 0 : packed_entry.bytes,
+               name, pool_of(hints), buffer_limit(hints), hints.drop_cache),
+        pack(std::move(packed)),
+        entry(&packed_entry) {
+    chunk.drop_cache = hints.drop_cache;
+    if (entry->kind == PackKind::bytes) {
+      describe(hints);  // as if it were a file by itself
+    } else {
+      describe_packed(hints);
+    }
+  }
+
+  static std::uint64_t largest_file(const ReadHints& hints) {
+    return hints.compat == Compat::reference ? TensorLimits::reference_max_file_bytes - 1 : static_cast<std::uint64_t>(INT64_MAX);
+  }
+
+  [[noreturn]] void fail_format(ReaderRule rule) const {
+    const std::string_view wanted = rule == ReaderRule::pt_only    ? "no file of torch.save"
+                                    : rule == ReaderRule::npy_only ? "no .npy file"
+                                                                   : "neither a file of torch.save nor a .npy file";
+    source.fail(TensorFault::damaged, "is " + std::string(wanted) + " by its first bytes");
+  }
+
+  /// A tensor whose description is in the index.
+  void describe_packed(const ReadHints& hints) {
+    format = entry->kind == PackKind::npy ? TensorFormat::npy : TensorFormat::pt;
+    if (hints.rule != ReaderRule::any && (hints.rule == ReaderRule::npy_only) != (format == TensorFormat::npy)) {
+      fail_format(hints.rule);
+    }
+    layout.dtype = static_cast<DType>(entry->dtype);
+    layout.stored = layout.dtype;
+    const std::span<const std::uint64_t> shape = pack->shape(*entry);
+    layout.shape.assign(shape.begin(), shape.end());
+    layout.strides = row_major_strides(layout.shape);
+    layout.place = entry->storage == PackEntry::chunked ? TensorLayout::Place::chunks : TensorLayout::Place::file;
+    layout.storage_bytes = entry->bytes;
+    check_layout(layout, source);
   }
 
   void describe(const ReadHints& hints) {
@@ -201,16 +242,14 @@ struct TensorFile::Impl {
         std::span(start_buffer).first(static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), start_buffer.size())));
     source.read(0, start);
     if (looks_like_npy(start) && hints.rule != ReaderRule::pt_only) {
+      format = TensorFormat::npy;
       layout = read_npy_layout(source, hints);
     } else if (looks_like_torch(start) && hints.rule != ReaderRule::npy_only) {
       layout = read_torch_layout(source, hints);
     } else if (source.size() == 0) {
       source.fail(TensorFault::damaged, "is empty");
     } else {
-      const std::string_view wanted = hints.rule == ReaderRule::pt_only    ? "no file of torch.save"
-                                      : hints.rule == ReaderRule::npy_only ? "no .npy file"
-                                                                           : "neither a file of torch.save nor a .npy file";
-      source.fail(TensorFault::damaged, "is " + std::string(wanted) + " by its first bytes");
+      fail_format(hints.rule);
     }
     check_layout(layout, source);
   }
@@ -246,6 +285,11 @@ struct TensorFile::Impl {
         writable = owner.bytes().subspan(skipped, bytes);
         break;
       }
+      case TensorLayout::Place::chunks:
+        owner = source.acquire(bytes);
+        writable = owner.bytes();
+        pack->read_payload(*entry, skipped, writable, chunk, source.pool());
+        break;
       case TensorLayout::Place::buffer:
         owner = std::move(layout.storage);
         writable = owner.bytes().subspan(skipped, bytes);
@@ -258,8 +302,12 @@ struct TensorFile::Impl {
   }
 
   ByteSource source;
+  std::shared_ptr<const TensorPack> pack;
+  const PackEntry* entry = nullptr;  ///< of the pack
+  TensorFormat format = TensorFormat::pt;
   TensorLayout layout;
   PooledBuffer block;
+  TensorPack::ChunkBuffer chunk;
 };
 
 TensorFile::TensorFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -275,6 +323,26 @@ TensorFile TensorFile::open(const std::filesystem::path& file, const ReadHints& 
 TensorFile TensorFile::open(std::span<const std::byte> bytes, const std::filesystem::path& name, const ReadHints& hints) {
   check_suffix(name, hints.rule);
   return TensorFile(std::make_unique<Impl>(bytes, name, hints));
+}
+
+TensorFile TensorFile::open(std::shared_ptr<const TensorPack> pack, const std::filesystem::path& name, const ReadHints& hints) {
+  check_suffix(name, hints.rule);
+  const std::optional<std::size_t> index = pack->find(name.filename().native());
+  if (!index) {
+    throw TensorError(TensorFault::missing, no_such_file, name);
+  }
+  const PackEntry& entry = pack->entry(*index);
+  if (entry.kind == PackKind::irregular) {
+    throw TensorError(TensorFault::unreadable, no_regular_file, name);
+  }
+  if (entry.file_bytes > Impl::largest_file(hints)) {
+    throw TensorError(TensorFault::too_large, text_of_size_limit(entry.file_bytes, Impl::largest_file(hints)), name);
+  }
+  return TensorFile(std::make_unique<Impl>(std::move(pack), entry, name, hints));
+}
+
+TensorFormat TensorFile::format() const {
+  return impl_->format;
 }
 
 DType TensorFile::dtype() const {
@@ -295,7 +363,8 @@ std::uint64_t TensorFile::byte_count() const {
 
 bool TensorFile::can_stream() const {
   const TensorLayout& layout = impl_->layout;
-  return layout.place == TensorLayout::Place::file && impl_->plain() && is_row_major(layout.shape, layout.strides);
+  return (layout.place == TensorLayout::Place::file || layout.place == TensorLayout::Place::chunks) && impl_->plain() &&
+         is_row_major(layout.shape, layout.strides);
 }
 
 std::span<const std::byte> TensorFile::read(std::uint64_t first, std::uint64_t count) {
@@ -311,7 +380,7 @@ std::span<const std::byte> TensorFile::read(std::uint64_t first, std::uint64_t c
   const std::uint64_t offset = layout.storage_offset + (layout.first + first) * size;
   const std::uint64_t bytes = count * size;
   const std::size_t scalar = dtype_info(layout.stored).scalar_size;
-  if (source.in_memory() && !layout.swap) {
+  if (source.in_memory() && !layout.swap && layout.place == TensorLayout::Place::file) {
     PooledBuffer unused;
     const std::span<const std::byte> in_place = source.view(offset, bytes, unused);
     if (is_aligned(in_place.data(), scalar)) {
@@ -323,6 +392,10 @@ std::span<const std::byte> TensorFile::read(std::uint64_t first, std::uint64_t c
     impl_->block = source.acquire(bytes);
   }
   const std::span<std::byte> out(impl_->block.data(), bytes);
+  if (layout.place == TensorLayout::Place::chunks) {
+    impl_->pack->read_payload(*impl_->entry, offset, out, impl_->chunk, source.pool());
+    return out;
+  }
   source.read(offset, out);
   if (layout.swap) {
     swap_byte_order(out, scalar);

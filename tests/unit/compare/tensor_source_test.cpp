@@ -10,6 +10,11 @@
 namespace msvis::test {
 namespace {
 
+std::unique_ptr<TensorSource> open_parts(const TensorParts& plan) {
+  TensorStores stores;
+  return TensorSource::open(plan, {}, stores);
+}
+
 using testing::HasSubstr;
 using Shape = std::vector<std::uint64_t>;
 
@@ -115,7 +120,7 @@ TEST(TensorSource, JoinedAlongEachDimension) {
     // Unequal shards, and pieces in another order than that of the ranks.
     const std::uint64_t half = shape[d] / 2;
     const TensorParts plan = joined(ranks, whole, shape, d, {{{half, shape[d] - half}}, {{0, 1}, {1, half - 1}}});
-    const auto source = TensorSource::open(plan, {});
+    const auto source = open_parts(plan);
     EXPECT_EQ(source->shape(), shape);
     for (const std::uint64_t step : {1U, 5U, 8U, 33U, 192U}) {
       EXPECT_EQ(walk(*source, step), whole) << "dimension " << d << " step " << step;
@@ -135,7 +140,7 @@ TEST(TensorSource, LongRunsAndShortOnes) {
       if (quarter > 0) {
         pieces = {{{0, quarter}, {half + quarter, shape[d] - half - quarter}}, {{quarter, half}}};
       }
-      const auto source = TensorSource::open(joined(ranks, whole, shape, d, pieces), {});
+      const auto source = open_parts(joined(ranks, whole, shape, d, pieces));
       for (const std::uint64_t step : {7'001U, 65'536U, 262'144U}) {
         EXPECT_EQ(walk(*source, step), whole);
       }
@@ -155,7 +160,7 @@ TEST(TensorSource, Nested) {
   for (const std::uint64_t half : {0U, 4U}) {
     outer.parts.push_back(joined(ranks, cut(whole, shape, 0, half, 4), {4, 6}, 1, {{{0, 2}}, {{2, 2}}, {{4, 2}}}));
   }
-  const auto source = TensorSource::open(outer, {});
+  const auto source = open_parts(outer);
   EXPECT_EQ(walk(*source, 5), whole);
 }
 
@@ -164,19 +169,19 @@ TEST(TensorSource, Sum) {
   TensorParts plan;
   plan.kind = TensorParts::Kind::summed;
   plan.parts = {ranks.add({3}, {1, 2, 3}), ranks.add({3}, {10, 20, 30}), ranks.add({3}, {0.5, 0.25, 0.125})};
-  const auto source = TensorSource::open(plan, {});
+  const auto source = open_parts(plan);
   EXPECT_EQ(walk(*source, 2), (std::vector<float>{11.5, 22.25, 33.125}));
   plan.parts.push_back(ranks.add_bytes("<i8", "torch.int64", {3}, bytes_of<std::int64_t>({1, 2, 3})));
-  EXPECT_THROW(TensorSource::open(plan, {}), TensorError);
+  EXPECT_THROW(open_parts(plan), TensorError);
   plan.parts.back() = ranks.add({1, 3}, {1, 2, 3});
-  EXPECT_THROW(TensorSource::open(plan, {}), TensorError);
+  EXPECT_THROW(open_parts(plan), TensorError);
 }
 
 TEST(TensorSource, PartsThatDoNotFit) {
   Ranks ranks;
   const auto message = [](const TensorParts& plan) -> std::string {
     try {
-      TensorSource::open(plan, {});
+      open_parts(plan);
     } catch (const TensorError& error) {
       return error.message();
     }
