@@ -60,10 +60,12 @@ struct Graph {
   std::vector<Item> items;
   std::vector<std::uint32_t> order;  ///< node indices by node_order (post-order, root last); only reachable nodes
   std::unordered_map<std::string_view, std::uint32_t> by_name;
-  std::vector<std::string> warnings;                                       ///< dangling parents, cycles; one sentence each
-  std::uint64_t lost_nodes = 0;                                            ///< unreachable nodes (Compat::reference)
-  bool merged = false;                                                     ///< folded from the ranks of a replica; only then:
-  std::vector<JsonDocument> documents;                                     ///< hold values of nodes and items
+  std::vector<std::string> warnings;    ///< dangling parents, cycles; one sentence each
+  std::uint64_t lost_nodes = 0;         ///< unreachable nodes (Compat::reference)
+  bool merged = false;                  ///< folded from the ranks of a replica; only then:
+  std::vector<JsonDocument> documents;  ///< hold values of nodes and items
+  /// By node: name by which it finds its partner, where its own holds a rank number that the other side need not have.
+  std::unordered_map<std::uint32_t, std::string> match_names;
   std::unordered_set<std::uint32_t> moved;                                 ///< nodes that the dump has not under their name
   std::unordered_map<std::uint32_t, std::vector<std::string>> merge_info;  ///< by node: how its data were merged, a sentence each
   std::unordered_map<std::uint32_t, std::shared_ptr<const TensorParts>>

@@ -159,11 +159,23 @@ void match_exact(Graph& target, Graph& golden) {
 void match_fuzzy(Graph& target, Graph& golden) {
   reset_links(target);
   reset_links(golden);
+  std::unordered_map<std::string_view, std::uint32_t> golden_by_match_name;
+  for (const auto& [node, name] : golden.match_names) {
+    golden_by_match_name.emplace(name, node);
+  }
+  const auto partner_of = [&](std::uint32_t node) {
+    const auto own = target.match_names.find(node);
+    if (own == target.match_names.end()) {
+      return find_node(golden, target.nodes[node].name);
+    }
+    const auto found = golden_by_match_name.find(own->second);
+    return found == golden_by_match_name.end() ? no_node : found->second;
+  };
   walk(target, [&](std::uint32_t node) {
     if (target.nodes[node].type == NodeType::function_api) {
       return;
     }
-    const std::uint32_t partner = find_node(golden, target.nodes[node].name);
+    const std::uint32_t partner = partner_of(node);
     if (partner == no_node) {
       return;
     }

@@ -1,5 +1,6 @@
 #include "merge/tree.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "dump/python_text.h"
 #include "graph/builder.h"
 #include "graph/names.h"
+#include "merge/names.h"
 #include "msvis/error.h"
 
 namespace msvis {
@@ -35,6 +37,9 @@ Number number_of(JsonValue value, Compat compat) {
   }
   if (value.is(JsonKind::real)) {
     return Number::of(value.number());
+  }
+  if (value.is_string() && (value.text() == "True" || value.text() == "False")) {
+    return {Number::Kind::truth, value.text() == "True" ? 1 : 0, 0};
   }
   if (compat == Compat::standard && value.is_string()) {
     for (const auto& [text, real] : {std::pair("nan", std::nan("")), std::pair("inf", HUGE_VAL), std::pair("-inf", -HUGE_VAL)}) {
@@ -147,7 +152,9 @@ class RankReader {
       entry.dtype = item.dtype.is_null() ? 0 : forest_.texts.id(text_of(item.dtype));
       entry.shape = item.shape.is_null() ? 0 : forest_.texts.id(text_of(item.shape));
       entry.data_name = is_file(item) ? forest_.texts.id(item.data_name.text()) : 0;
-      entry.md5 = item.leaf && item.leaf.find("md5").is_string() ? forest_.texts.id(item.leaf.find("md5").text()) : 0;
+      entry.md5 = text_is(item.dtype, "torch.ProcessGroup")        ? forest_.texts.id(text_of(item.md5))
+                  : item.leaf && item.leaf.find("md5").is_string() ? forest_.texts.id(item.leaf.find("md5").text())
+                                                                   : 0;
       entry.requires_grad = item.requires_grad.is_null() ? 0 : forest_.texts.id(text_of(item.requires_grad));
       entry.state = item.state;
       entry.source_node = tree;
@@ -160,6 +167,7 @@ class RankReader {
     (outputs ? forest_.nodes[tree].outputs : forest_.nodes[tree].inputs) = std::move(all);
   }
 
+  static bool text_is(JsonValue value, std::string_view text) { return value.is_string() && value.text() == text; }
   static bool is_file(const Item& item) { return item.data_name.is_string() && item.data_name.text() != "-1"; }
 
   Forest& forest_;
@@ -193,6 +201,10 @@ std::string Number::text() const {
     out = std::to_string(integer);
   } else if (kind == Kind::real) {
     append_float(out, real);
+  } else if (kind == Kind::truth) {
+    out = integer != 0 ? "True" : "False";
+  } else if (kind == Kind::unknown) {
+    out = "N/A";
   }
   return out;
 }
@@ -200,9 +212,12 @@ std::string Number::text() const {
 Number TreeEntry::stat(std::size_t statistic) const {
   switch (kinds[statistic]) {
     case Number::Kind::integer:
-      return {Number::Kind::integer, bits[statistic], 0};
+    case Number::Kind::truth:
+      return {kinds[statistic], bits[statistic], 0};
     case Number::Kind::real:
       return Number::of(std::bit_cast<double>(bits[statistic]));
+    case Number::Kind::unknown:
+      return Number::unknown();
     case Number::Kind::none:
       break;
   }
@@ -251,6 +266,52 @@ void Forest::rename(std::uint32_t rank, std::uint32_t node, std::string_view nam
 void Forest::append_child(std::uint32_t parent, std::uint32_t child) {
   nodes[child].parent = parent;
   nodes[parent].children.push_back(child);
+}
+
+void Forest::erase_nodes(std::uint32_t first, std::uint32_t last) {
+  nodes.erase(nodes.begin() + first, nodes.begin() + last);
+  const auto shift = [=](std::uint32_t& index) {
+    if (index != no_node && index >= last) {
+      index -= last - first;
+    }
+  };
+  for (TreeNode& node : nodes) {
+    shift(node.parent);
+    std::for_each(node.children.begin(), node.children.end(), shift);
+    for (auto* entries : {&node.inputs, &node.outputs}) {
+      for (TreeEntry& entry : *entries) {
+        shift(entry.source_node);
+      }
+    }
+  }
+  for (TreeRank& rank : ranks) {
+    shift(rank.root);
+    std::for_each(rank.created.begin(), rank.created.end(), shift);
+    for (auto& [name, index] : rank.by_name) {
+      shift(index);
+    }
+  }
+}
+
+void copy_node(Forest& forest, std::uint32_t from, std::uint32_t to) {
+  const TreeNode& source = forest.nodes[from];
+  TreeNode& copy = forest.nodes[to];
+  copy.source_name = source.source_name;
+  copy.rank = source.rank;
+  copy.inputs = source.inputs;
+  copy.outputs = source.outputs;
+  copy.micro_step = source.micro_step;
+  copy.payload = source.payload;
+  copy.stack = source.stack;
+  copy.overflow = source.overflow;
+  copy.info = source.info;
+  for (auto* entries : {&copy.inputs, &copy.outputs}) {
+    for (TreeEntry& entry : *entries) {
+      if (entry.source_node == from) {
+        entry.source_node = to;
+      }
+    }
+  }
 }
 
 void append_exact_json(std::string& out, JsonValue value) {
@@ -454,11 +515,18 @@ Graph to_graph(Forest& forest, std::uint32_t rank) {
         }
         for (std::size_t statistic = 0; statistic < item.stats.size(); ++statistic) {
           if ((entry.changed & (1U << statistic)) != 0) {
-            item.stats[statistic] = graph.pool.number(entry.stat(statistic).text());
+            const Number number = entry.stat(statistic);
+            item.stats[statistic] = number.is_number() ? graph.pool.number(number.text()) : graph.pool.string(number.text());
           }
         }
         if (entry.merged_shape != 0) {
           item.shape = parsed.at(entry.merged_shape);
+        }
+        if (entry.md5_lost) {
+          item.md5 = graph.pool.string("N/A");
+        }
+        if (entry.parts != nullptr) {
+          graph.tensor_parts.emplace(static_cast<std::uint32_t>(graph.items.size()), entry.parts);
         }
         graph.items.push_back(item);
       }
@@ -470,6 +538,10 @@ Graph to_graph(Forest& forest, std::uint32_t rank) {
     node.items_end = static_cast<std::uint32_t>(graph.items.size());
     sources.erase(tree);
     const auto index = static_cast<std::uint32_t>(graph.nodes.size());
+    if (const auto collection = rank_of_collection(node.name); collection && !forest.ranks[from.rank].coordinates.empty()) {
+      const std::string key = forest.ranks[from.rank].coordinates + std::string(node.name.substr(node.name.find('.')));
+      graph.match_names.emplace(index, key);
+    }
     if (!from.info.empty()) {
       graph.merge_info.emplace(index, std::move(from.info));
     }

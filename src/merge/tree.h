@@ -15,6 +15,7 @@
 
 #include "merge/groups.h"
 #include "msvis/graph.h"
+#include "msvis/tensor_parts.h"
 
 namespace msvis {
 
@@ -36,15 +37,17 @@ class TextStore {
 
 /// A statistic that can be calculated with.
 struct Number {
-  enum class Kind : std::uint8_t { none, integer, real };
+  /// `truth`: of a boolean tensor, no number to calculate with. `unknown`: merging can't tell it.
+  enum class Kind : std::uint8_t { none, integer, real, truth, unknown };
   Kind kind = Kind::none;
   std::int64_t integer = 0;
   double real = 0;
-  [[nodiscard]] bool is_number() const { return kind != Kind::none; }
+  [[nodiscard]] bool is_number() const { return kind == Kind::integer || kind == Kind::real; }
   [[nodiscard]] double value() const { return kind == Kind::integer ? static_cast<double>(integer) : real; }
   /// Shortest decimal that round-trips, as Python prints it.
   [[nodiscard]] std::string text() const;
   static Number of(double value) { return {Kind::real, 0, value}; }
+  static Number unknown() { return {Kind::unknown, 0, 0}; }
 };
 
 /// What merging needs of an item.
@@ -61,9 +64,11 @@ struct TreeEntry {
   std::array<Number::Kind, 4> kinds{};
   ItemState state = ItemState::input;
   bool source_output = false;
-  bool whole_key = false;    ///< `key` is the whole key: it does not begin with the node's name
-  std::uint8_t changed = 0;  ///< statistics that merging set: bit by Statistic
-  Text merged_shape = 0;     ///< set by merging; empty: as the source
+  bool whole_key = false;                    ///< `key` is the whole key: it does not begin with the node's name
+  std::uint8_t changed = 0;                  ///< statistics that merging set: bit by Statistic
+  bool md5_lost = false;                     ///< merging can't tell the checksum of the whole
+  std::shared_ptr<const TensorParts> parts;  ///< set by merging: where the elements are; else in the file of the source
+  Text merged_shape = 0;                     ///< set by merging; empty: as the source
 
   [[nodiscard]] Number stat(std::size_t statistic) const;
   void set_stat(std::size_t statistic, const Number& number);  ///< without noting the change
@@ -96,6 +101,7 @@ struct TreeRank {
   std::vector<std::uint32_t> created;               ///< nodes in creation order
   std::unordered_map<Text, std::uint32_t> by_name;  ///< current names
   std::unordered_set<Text> own_names;               ///< of its dump
+  std::string coordinates;                          ///< place among the ranks of the replica, where merging knows it
   std::string payload;                              ///< JSON text: array of entries
   std::filesystem::path directory;
   std::string task, level, framework;
@@ -127,7 +133,12 @@ struct Forest {
   /// Gives a node another name in the tables of `rank`.
   void rename(std::uint32_t rank, std::uint32_t node, std::string_view name);
   void append_child(std::uint32_t parent, std::uint32_t child);
+  /// Takes the nodes [first, last) away, to which no other node refers; those behind them get new numbers.
+  void erase_nodes(std::uint32_t first, std::uint32_t last);
 };
+
+/// What a node holds, its name and place in the tree aside, becomes that of another one as well.
+void copy_node(Forest& forest, std::uint32_t from, std::uint32_t to);
 
 /// Which nodes keep what the result shows of them.
 enum class KeepPayload : std::uint8_t {

@@ -192,6 +192,7 @@ void Findings::merge(const Findings& other) {
   for (const auto& [level, count] : other.overflow_levels) {
     overflow_levels[level] += count;
   }
+  merging.add(other.merging);
   worst.insert(worst.end(), other.worst.begin(), other.worst.end());
   keep_worst(worst);
   if (other.first_divergence && (!first_divergence || is_earlier(*other.first_divergence, *first_divergence))) {
@@ -208,6 +209,9 @@ void put(ByteWriter& out, const Findings& findings) {
   }
   put_counts(out, findings.tensors_skipped);
   put_counts(out, findings.overflow_levels);
+  put_counts(out, findings.merging.entries);
+  put_counts(out, findings.merging.finding_counts);
+  out.put_all(findings.merging.findings);
   out.put_all(findings.worst, put_node);
   out.put(findings.first_divergence.has_value());
   if (findings.first_divergence) {
@@ -225,6 +229,9 @@ Findings get_findings(ByteReader& in) {
   }
   findings.tensors_skipped = get_counts(in);
   findings.overflow_levels = get_counts(in);
+  findings.merging.entries = get_counts(in);
+  findings.merging.finding_counts = get_counts(in);
+  findings.merging.findings = in.get_all([](ByteReader& reader) { return reader.get_string(); });
   findings.worst = in.get_all(get_node);
   if (in.get<bool>()) {
     findings.first_divergence = get_node(in);

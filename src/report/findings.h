@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "merge/tally.h"
 #include "msvis/compare.h"
 #include "msvis/graph.h"
 
@@ -50,6 +51,7 @@ struct Findings {
   std::map<std::string, std::uint64_t> overflow_levels;  ///< target nodes by level (-oc)
   std::vector<NodeFinding> worst;                        ///< at most max_worst, worst first; only warnings and errors
   std::optional<NodeFinding> first_divergence;
+  MergeTally merging;  ///< of both sides; nothing where no ranks are merged
 
   static constexpr std::size_t max_worst = 10;
   /// Whether a comparison compared anything at all.

@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t most_failed = 20;
 constexpr std::size_t most_dropped = 10;
 constexpr std::size_t most_worst = 5;
+constexpr std::size_t most_merge_findings = 5;
 
 std::string count(std::uint64_t number, const char* one, const char* many) {
   return std::to_string(number) + " " + (number == 1 ? one : many);
@@ -83,6 +84,13 @@ void append_findings(std::string& text, const RunSummary& summary) {
   }
   if (!found.overflow_levels.empty()) {
     text += "Overflow: " + counts_text(found.overflow_levels) + "\n";
+  }
+  if (!found.merging.entries.empty()) {
+    text += "Merged parameters: " + counts_text(found.merging.entries) + "\n";
+  }
+  if (!found.merging.finding_counts.empty()) {
+    text += "Merging found: " + counts_text(found.merging.finding_counts) + "\n";
+    append_some(text, found.merging.findings, most_merge_findings);
   }
   if (found.first_divergence) {
     text += "First divergence:\n";
@@ -165,6 +173,13 @@ std::string summary_json(const RunSummary& summary) {
   json["overflow"] = nlohmann::ordered_json::object();
   for (const auto& [level, number] : found.overflow_levels) {
     json["overflow"][level] = number;
+  }
+  json["merging"] = nullptr;
+  if (!found.merging.entries.empty() || !found.merging.finding_counts.empty()) {
+    auto& merging = json["merging"];
+    merging["parameters"] = nlohmann::ordered_json(found.merging.entries);
+    merging["findings"] = nlohmann::ordered_json(found.merging.finding_counts);
+    merging["examples"] = found.merging.findings;
   }
   json["links"] = summary.links;
   json["first_divergence"] = found.first_divergence ? finding_json(*found.first_divergence) : nlohmann::ordered_json(nullptr);

@@ -133,13 +133,27 @@ class ItemRun {
     MergedReplica target;
     both_sides([&] { target = of_side(Side::target); }, [&] { golden = of_side(Side::golden); });
     for (const MergedReplica* merged : {&target, &golden}) {
+      const Side side = merged == &target ? Side::target : Side::golden;
       for (const std::string& warning : merged->warnings) {
-        warn(merged == &target ? Side::target : Side::golden, warning);
+        warn(side, warning);
       }
+      note_tally(merged->tally, side);
     }
     if (target.micro_steps) {
       merged_micro_steps_ = true;
       result_.micro_steps = *target.micro_steps;
+    }
+  }
+
+  /// A warning for each kind of finding, with an example.
+  void note_tally(const MergeTally& tally, Side side) {
+    MergeTally named = tally;
+    for (std::string& finding : named.findings) {
+      finding = item_name(item_) + " " + std::string(side_name(side)) + ": " + finding;
+    }
+    tally_.add(named);
+    for (const auto& [kind, count] : tally.finding_counts) {
+      warn(side, "merging found " + std::to_string(count) + " " + kind + "; the summary has examples");
     }
   }
 
@@ -271,6 +285,7 @@ class ItemRun {
   void summarize() {
     result_.findings = comparing() ? find_in_pair(target_, &golden_, &comparison_, item_.step, item_.rank, owned(), leads())
                                    : find_in_pair(target_, nullptr, nullptr, item_.step, item_.rank, nullptr, true);
+    result_.findings.merging = std::move(tally_);
     result_.record.target_nodes = result_.findings.target_nodes;
     result_.record.golden_nodes = result_.findings.golden_nodes;
     result_.record.matched_nodes = result_.findings.matched;
@@ -316,6 +331,7 @@ class ItemRun {
   Graph target_;
   Graph golden_;
   Comparison comparison_;
+  MergeTally tally_;                 ///< of both sides
   bool merged_micro_steps_ = false;  ///< result_.micro_steps is that of the main rank
   std::vector<bool> owned_;          ///< by target node, where the item is shared; empty: all
 };

@@ -1,10 +1,13 @@
 #include "run/run_merged_item.h"
 
+#include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "merge/reference.h"
 #include "merge/replicas.h"
+#include "merge/standard.h"
 #include "run/run_item.h"
 
 namespace msvis {
@@ -16,20 +19,27 @@ class Merging {
       : replica_(replica), sizes_(sizes), context_(context) {}
 
   MergedReplica run() {
-    for (const std::int64_t rank : replica_.ranks) {
-      read(rank);
+    std::uint32_t main = 0;
+    if (context_.options.compat == Compat::reference) {
+      std::map<std::int64_t, std::uint32_t> by_number;
+      for (const std::int64_t rank : replica_.ranks) {
+        by_number[rank] = read(forest_, rank, KeepPayload::all);
+      }
+      main = merge_reference(forest_, by_number, merge_strategy(sizes_), replica_.tp_groups, replica_.pp_groups, sizes_.vpp);
+    } else {
+      const RankSource source = [this](Forest& forest, std::int64_t rank, KeepPayload keep) { return read(forest, rank, keep); };
+      main = merge_standard(forest_, RankGrid(sizes_, ""), replica_.number, sizes_.vpp, source, result_.tally, result_.warnings);
     }
-    const std::uint32_t main =
-        merge_reference(forest_, by_number_, merge_strategy(sizes_), replica_.tp_groups, replica_.pp_groups, sizes_.vpp);
     if (paged_) {
       result_.micro_steps = forest_.ranks[main].micro_steps;
     }
+    note_ranks();
     result_.graph = to_graph(forest_, main);
     return std::move(result_);
   }
 
  private:
-  void read(std::int64_t rank) {
+  std::uint32_t read(Forest& forest, std::int64_t rank, KeepPayload keep) {
     const Compat compat = context_.options.compat;
     Graph graph = build_graph(Dump::read(rank_directory(replica_, rank)), compat);
     std::int64_t micro_steps = 1;
@@ -40,17 +50,43 @@ class Merging {
     if (context_.options.overflow_check) {
       removed = classify_overflow(graph, context_.ignore_rules);
     }
-    const std::uint32_t index = add_rank(forest_, graph, rank, KeepPayload::all, compat);
-    forest_.ranks[index].micro_steps = micro_steps;
-    forest_.ranks[index].removed_levels = removed;
-    by_number_[rank] = index;
+    const std::uint32_t index = add_rank(forest, graph, rank, keep, compat);
+    forest.ranks[index].micro_steps = micro_steps;
+    forest.ranks[index].removed_levels = removed;
+    return index;
+  }
+
+  /// What the dumps of the ranks had wrong, ascending by rank.
+  void note_ranks() {
+    constexpr std::size_t most = 5;  // of each rank
+    std::map<std::int64_t, const TreeRank*> ranks;
+    for (const TreeRank& rank : forest_.ranks) {
+      ranks[rank.rank] = &rank;
+    }
+    std::uint64_t removed = 0;
+    for (const auto& [number, rank] : ranks) {
+      const std::string name = "rank " + std::to_string(number) + ": ";
+      for (std::size_t k = 0; k < std::min(most, rank->warnings.size()); ++k) {
+        result_.warnings.push_back(name + rank->warnings[k]);
+      }
+      if (rank->warnings.size() > most) {
+        result_.warnings.push_back(name + std::to_string(rank->warnings.size() - most) + " more warnings of this kind");
+      }
+      if (rank->lost_nodes > 0) {
+        result_.warnings.push_back(name + std::to_string(rank->lost_nodes) +
+                                   " nodes hang below a parent that is not recorded and are left out (--compat=reference)");
+      }
+      removed += rank->removed_levels;
+    }
+    if (removed > 0) {
+      result_.warnings.push_back(std::to_string(removed) + " overflow levels were removed by the ignore rules");
+    }
   }
 
   const Replica& replica_;
   const MergeSide& sizes_;
   const RunContext& context_;
   Forest forest_;
-  std::map<std::int64_t, std::uint32_t> by_number_;
   MergedReplica result_;
   /// The reference pages every rank of a build before it merges.
   bool paged_ = context_.options.compat == Compat::reference && !context_.options.comparing();

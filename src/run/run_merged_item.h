@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "merge/tally.h"
 #include "msvis/graph.h"
 #include "msvis/links.h"
 #include "msvis/work_item.h"
@@ -17,6 +18,7 @@ struct RunContext;
 struct MergedReplica {
   Graph graph;
   std::optional<std::int64_t> micro_steps;  ///< of the main rank, where the micro steps of the nodes are those of their ranks
+  MergeTally tally;                         ///< nothing with Compat::reference
   std::vector<std::string> warnings;        ///< one sentence each, naming the rank where it matters
 };
 

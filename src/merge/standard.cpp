@@ -1,0 +1,188 @@
+#include "merge/standard.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "merge/fold.h"
+#include "merge/names.h"
+#include "merge/stages.h"
+
+namespace msvis {
+namespace {
+
+/// A collection of APIs at the root of one rank, as long as its rank is not in the forest.
+struct SavedCollection {
+  std::uint32_t rank = 0;  ///< index in Forest::ranks
+  TreeNode collection;
+  std::vector<TreeNode> apis;
+};
+
+std::size_t place(Dimension dimension) {
+  return static_cast<std::size_t>(dimension);
+}
+
+class Standard {
+ public:
+  Standard(Forest& forest, const RankGrid& grid, std::int64_t replica, std::int64_t chunks, const RankSource& source, MergeTally& tally)
+      : forest_(forest), grid_(grid), replica_(replica), chunks_(chunks), source_(source), tally_(tally) {}
+
+  std::uint32_t run(std::vector<std::string>& warnings) {
+    std::vector<std::uint32_t> stages;
+    for (std::int64_t stage = 0; stage < grid_.size(Dimension::pp); ++stage) {
+      stages.push_back(fold_stage(stage));
+    }
+    warnings = group_contradictions(hints_, grid_);
+    join_stages(forest_, stages.front(), std::span(stages).subspan(1), chunks_, tally_);
+    place_collections(stages.front());
+    return stages.front();
+  }
+
+ private:
+  [[nodiscard]] TreeNode& node(std::uint32_t index) { return forest_.nodes[index]; }
+
+  std::uint32_t fold_stage(std::int64_t stage) {
+    std::vector<std::uint32_t> parts;
+    const auto first_of_others = [&] { return static_cast<std::uint32_t>(forest_.nodes.size()); };
+    for (std::int64_t context = 0; context < grid_.size(Dimension::cp); ++context) {
+      const std::uint32_t main = read(stage, context, 0, context == 0 ? KeepPayload::all : KeepPayload::top);
+      const std::uint32_t behind_part = first_of_others();
+      std::vector<std::uint32_t> shards;
+      for (std::int64_t tensor = 1; tensor < grid_.size(Dimension::tp); ++tensor) {
+        shards.push_back(read(stage, context, tensor, KeepPayload::top));
+      }
+      const std::uint32_t behind_shards = first_of_others();
+      fold_ranks(forest_, main, shards, ParallelAxis::tensor, tally_);
+      release(shards, behind_part, behind_shards);
+      parts.push_back(main);
+    }
+    const std::uint32_t behind_parts = first_of_others();
+    const std::span<const std::uint32_t> others = std::span<const std::uint32_t>(parts).subspan(1);
+    fold_ranks(forest_, parts.front(), others, ParallelAxis::context, tally_);
+    if (!others.empty()) {
+      // Nodes that the first part adopted while its shards were folded stand in front of those of the other parts.
+      release(others, forest_.ranks[others.front()].root, behind_parts);
+    }
+    return parts.front();
+  }
+
+  std::uint32_t read(std::int64_t stage, std::int64_t context, std::int64_t tensor, KeepPayload keep) {
+    Coordinates at{};
+    at[place(Dimension::tp)] = tensor;
+    at[place(Dimension::cp)] = context;
+    at[place(Dimension::dp)] = replica_;
+    at[place(Dimension::pp)] = stage;
+    const std::uint32_t index = source_(forest_, grid_.rank(at), keep);
+    TreeRank& rank = forest_.ranks[index];
+    rank.coordinates = std::to_string(tensor) + "." + std::to_string(context) + "." + std::to_string(stage);
+    hints_[rank.rank] = rank.hint;
+    save_collections(index);
+    return index;
+  }
+
+  /// The nodes [first, last) are those of folded ranks.
+  void release(std::span<const std::uint32_t> ranks, std::uint32_t first, std::uint32_t last) {
+    for (const std::uint32_t rank : ranks) {
+      forest_.ranks[rank].created.clear();
+      forest_.ranks[rank].by_name.clear();
+      forest_.ranks[rank].own_names.clear();
+      forest_.ranks[rank].root = no_node;
+    }
+    forest_.erase_nodes(first, last);
+  }
+
+  /// Takes the collections from the root of a rank.
+  void save_collections(std::uint32_t rank) {
+    const std::uint32_t root = forest_.ranks[rank].root;
+    const std::vector<std::uint32_t> children = node(root).children;
+    for (std::size_t k = 0; k < children.size(); ++k) {
+      const std::uint32_t child = children[k];
+      if (node(child).type != NodeType::api_collection) {
+        continue;
+      }
+      SavedCollection& saved = saved_[std::string(forest_.name(child))].emplace_back();
+      saved.rank = rank;
+      saved.collection = node(child);
+      for (const std::uint32_t api : node(child).children) {
+        saved.apis.push_back(node(api));
+      }
+    }
+  }
+
+  /// Hangs what was saved to the root, where the first rank has its collections or, if it has none of this number, at the end.
+  void place_collections(std::uint32_t main) {
+    const std::uint32_t root = forest_.ranks[main].root;
+    const std::vector<std::uint32_t> top = node(root).children;
+    std::vector<std::uint32_t> children;
+    std::uint64_t number = 0;
+    const auto place_one = [&](std::vector<SavedCollection> saved, std::string_view index) {
+      const std::uint32_t all = forest_.add(main, std::string(all_ranks_prefix) + std::to_string(number++), NodeType::api_collection);
+      node(all).parent = root;
+      children.push_back(all);
+      std::stable_sort(saved.begin(), saved.end(), [this](const SavedCollection& left, const SavedCollection& right) {
+        return forest_.ranks[left.rank].rank < forest_.ranks[right.rank].rank;
+      });
+      for (SavedCollection& of_rank : saved) {
+        const std::int64_t rank = forest_.ranks[of_rank.rank].rank;
+        const std::string name = std::string(rank_collection_prefix) + std::to_string(rank) + "." + std::string(index);
+        const std::uint32_t collection = forest_.add(main, name, NodeType::api_collection);
+        node(collection).rank = of_rank.rank;
+        node(collection).micro_step = of_rank.collection.micro_step;
+        node(all).micro_step = std::max(node(all).micro_step, of_rank.collection.micro_step);
+        forest_.append_child(all, collection);
+        for (TreeNode& api : of_rank.apis) {
+          const std::string_view own(forest_.texts[api.name]);
+          const std::uint32_t added = forest_.add(main, of_rank.rank == main ? std::string(own) : with_rank(own, rank), api.type);
+          const Text new_name = node(added).name;
+          node(added) = std::move(api);
+          node(added).name = new_name;
+          node(added).children.clear();
+          for (auto* entries : {&node(added).inputs, &node(added).outputs}) {
+            for (TreeEntry& entry : *entries) {
+              entry.source_node = added;
+            }
+          }
+          forest_.append_child(collection, added);
+        }
+      }
+    };
+    for (const std::uint32_t child : top) {
+      const std::string name(forest_.name(child));
+      const auto found = node(child).type == NodeType::api_collection ? saved_.find(name) : saved_.end();
+      if (found == saved_.end()) {
+        children.push_back(child);
+        continue;
+      }
+      std::vector<SavedCollection> saved = std::move(found->second);
+      saved_.erase(found);
+      place_one(std::move(saved), std::string_view(name).substr(name.find('.') + 1));
+    }
+    // Numbers that the first rank has not, ascending.
+    std::map<std::pair<std::size_t, std::string>, std::vector<SavedCollection>> rest;
+    for (auto& [name, saved] : saved_) {
+      rest[{name.size(), name}] = std::move(saved);
+    }
+    for (auto& [name, saved] : rest) {
+      place_one(std::move(saved), std::string_view(name.second).substr(name.second.find('.') + 1));
+    }
+    node(root).children = std::move(children);
+  }
+
+  Forest& forest_;
+  const RankGrid& grid_;
+  std::int64_t replica_;
+  std::int64_t chunks_;
+  const RankSource& source_;
+  MergeTally& tally_;
+  std::map<std::int64_t, GroupHint> hints_;
+  std::map<std::string, std::vector<SavedCollection>> saved_;  ///< by name
+};
+
+}  // namespace
+
+std::uint32_t merge_standard(Forest& forest, const RankGrid& grid, std::int64_t replica, std::int64_t chunks, const RankSource& source,
+                             MergeTally& tally, std::vector<std::string>& warnings) {
+  return Standard(forest, grid, replica, chunks, source, tally).run(warnings);
+}
+
+}  // namespace msvis
