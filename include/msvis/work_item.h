@@ -14,6 +14,7 @@ struct Replica {
   std::vector<std::int64_t> ranks;  ///< ascending
   std::vector<std::string> names;   ///< of their directories
   std::int64_t number = 0;          ///< among the replicas of the side
+  std::int64_t main = 0;            ///< the rank whose number the graph has
   // Compat::reference only, where the dumps tell the groups:
   std::vector<std::vector<std::int64_t>> tp_groups;  ///< those that the merging needs
   std::vector<std::vector<std::int64_t>> pp_groups;

@@ -13,7 +13,9 @@
 #include "dump/python_text.h"
 #include "graph/names.h"
 #include "merge/entries.h"
+#include "merge/experts.h"
 #include "merge/names.h"
+#include "merge/parts.h"
 
 namespace msvis {
 namespace {
@@ -83,9 +85,12 @@ class Fold {
   void run() {
     survey();
     for (const std::uint32_t index : nodes_) {
-      fold_node(index);
+      // Of ranks that share experts the rest of the model works on other data.
+      if (axis_ != ParallelAxis::expert || (node(index).type == NodeType::module && holds_experts(forest_.name(index)))) {
+        fold_node(index);
+      }
     }
-    for (std::size_t k = 1; k < ranks_.size(); ++k) {
+    for (std::size_t k = 1; axis_ != ParallelAxis::expert && k < ranks_.size(); ++k) {
       keep_extra_nodes(k);
     }
   }
@@ -122,7 +127,7 @@ class Fold {
       }
       const std::string_view class_name = module_class(name);
       for (const TreeEntry& entry : node(index).inputs) {
-        const auto shape = parse_shape(text(entry.shape));
+        const auto shape = shard_record(forest_.texts, entry).shape;
         if (text(entry.key) == "parameters.weight" && shape) {
           weights_.emplace(std::string(drop_fields(name, 3)), *shape);
         }
@@ -173,6 +178,7 @@ class Fold {
       }
     }
     lines_.clear();
+    result_shape_ = node(index).outputs.empty() ? std::nullopt : shard_record(forest_.texts, node(index).outputs.front()).shape;
     if (!missing.empty()) {
       lines_.push_back("The ranks " + rank_list(missing) + " have no such node; the data are those of the others or of rank " +
                        std::to_string(numbers_.front()));
@@ -241,6 +247,7 @@ class Fold {
     place.axis = axis_;
     place.sequence_parallel = sequence_parallel_;
     place.batch = batch_;
+    place.result_shape = result_shape_;
     if (module != no_node) {
       const std::string path(drop_fields(forest_.name(module), forest_.name(module).ends_with("parameters_grad") ? 2 : 3));
       place.gated = std::any_of(gated_paths_.begin(), gated_paths_.end(), [&](const std::string& gated) {
@@ -420,46 +427,30 @@ class Fold {
     if (main.data_name == 0 && main.parts == nullptr) {
       return;
     }
+    if (axis_ == ParallelAxis::expert) {
+      auto none = std::make_shared<TensorParts>();
+      none->kind = TensorParts::Kind::none;
+      none->reason = "the tokens and weights of experts on several ranks are compared by their statistics only";
+      main.parts = std::move(none);
+      return;
+    }
     std::vector<TensorParts> parts;
     for (std::size_t k = 0; k < entries.size(); ++k) {
       parts.push_back(parts_of(*entries[k], ranks_[k]));
     }
-    auto whole = std::make_shared<TensorParts>();
-    switch (found.kind) {
-      case ShardKind::replicated:
-      case ShardKind::diverged:
-        *whole = parts.front();
-        whole->replicas.insert(whole->replicas.end(), parts.begin() + 1, parts.end());
-        whole->diverged = whole->diverged || found.kind == ShardKind::diverged;
-        break;
-      case ShardKind::partial:
-        *whole = from_reduction(found, reduction_node);
-        if (whole->kind == TensorParts::Kind::none) {
-          *whole = {};
-          whole->kind = TensorParts::Kind::summed;
-          whole->parts = std::move(parts);
+    std::vector<TensorParts> reduced;
+    if (found.from_reduction && reduction_node != no_node) {
+      for (std::size_t k = 0; k < ranks_.size(); ++k) {
+        const std::uint32_t partner = k == 0 ? reduction_node : forest_.find(ranks_[k], node(reduction_node).name);
+        if (partner == no_node || node(partner).outputs.empty()) {
+          reduced.clear();
+          break;
         }
-        break;
-      case ShardKind::split:
-        if (found.dimension && !found.pieces.empty()) {
-          whole->kind = TensorParts::Kind::joined;
-          whole->dimension = *found.dimension;
-          for (const Piece& piece : found.pieces) {
-            whole->runs.push_back({piece.rank, piece.offset, piece.length});
-          }
-          whole->parts = std::move(parts);
-          whole->padded = contains(text(main.key), "weight") || found.padding > 0;
-        } else {
-          whole->kind = TensorParts::Kind::none;
-          whole->reason = "the dimension along which the ranks split this tensor is not known";
-        }
-        break;
-      case ShardKind::not_mergeable:
-        whole->kind = TensorParts::Kind::none;
-        whole->reason = "the whole tensor can't be made up from what the ranks recorded";
-        break;
+        reduced.push_back(parts_of(original(partner, true, 0), ranks_[k]));
+      }
     }
-    main.parts = std::move(whole);
+    const bool scatters = reduction_node != no_node && contains(forest_.name(reduction_node), "reduce_scatter");
+    main.parts = std::make_shared<TensorParts>(whole_of(found, std::move(parts), std::move(reduced), scatters));
   }
 
   TensorParts parts_of(const TreeEntry& entry, std::uint32_t rank) {
@@ -475,40 +466,6 @@ class Fold {
       file.reason = "rank " + std::to_string(forest_.ranks[rank].rank) + " has no file of this tensor";
     }
     return file;
-  }
-
-  /// The output of a reduction; kind none if there are no files of it.
-  TensorParts from_reduction(const Classification& found, std::uint32_t reduction_node) {
-    TensorParts whole;
-    whole.kind = TensorParts::Kind::none;
-    if (!found.from_reduction || reduction_node == no_node) {
-      return whole;
-    }
-    std::vector<TensorParts> outputs;
-    for (std::size_t k = 0; k < ranks_.size(); ++k) {
-      const std::uint32_t partner = k == 0 ? reduction_node : forest_.find(ranks_[k], node(reduction_node).name);
-      if (partner == no_node || node(partner).outputs.empty() || node(partner).outputs.front().data_name == 0) {
-        return whole;
-      }
-      TreeEntry output = node(partner).outputs.front();
-      output.parts = nullptr;
-      outputs.push_back(parts_of(output, ranks_[k]));
-    }
-    if (!contains(forest_.name(reduction_node), "reduce_scatter")) {
-      return outputs.front();
-    }
-    whole.kind = TensorParts::Kind::joined;
-    whole.dimension = 0;
-    for (std::size_t k = 0; k < ranks_.size(); ++k) {
-      const std::uint32_t partner = k == 0 ? reduction_node : forest_.find(ranks_[k], node(reduction_node).name);
-      const auto shape = parse_shape(text(original(partner, true, 0).shape));
-      if (!shape || shape->empty()) {
-        return {TensorParts::Kind::none, {}, {}, {}, 0, {}, {}, false, "a slice has no shape", {}, false};
-      }
-      whole.runs.push_back({static_cast<std::uint32_t>(k), 0, shape->front()});
-    }
-    whole.parts = std::move(outputs);
-    return whole;
   }
 
   void keep_extra_nodes(std::size_t k) {
@@ -566,6 +523,7 @@ class Fold {
   std::unordered_map<const TreeEntry*, TreeEntry> originals_;
   bool sequence_parallel_ = false;
   std::uint64_t batch_ = 1;
+  std::optional<Shape> result_shape_;  ///< of the node at work
   std::unordered_set<std::uint32_t> paired_;
   std::vector<std::string> lines_;
 };

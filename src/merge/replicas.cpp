@@ -78,6 +78,7 @@ std::vector<Replica> reference_replicas(const Replica& all, const MergeSide& sid
   std::vector<Replica> replicas;
   const auto add = [&](RankGroups tp_groups, RankGroups pp_groups, const std::set<std::int64_t>& ranks) {
     Replica& replica = replicas.emplace_back(select(all, ranks, replicas.size()));
+    replica.main = !pp_groups.empty() ? pp_groups.front().front() : tp_groups.front().front();
     replica.tp_groups = std::move(tp_groups);
     replica.pp_groups = std::move(pp_groups);
   };
@@ -119,28 +120,22 @@ std::vector<Replica> reference_replicas(const Replica& all, const MergeSide& sid
 }
 
 std::vector<Replica> standard_replicas(const Replica& all, const RankGrid& grid) {
-  std::vector<std::set<std::int64_t>> ranks(static_cast<std::size_t>(grid.size(Dimension::dp)));
+  constexpr auto dp = static_cast<std::size_t>(Dimension::dp);
+  std::vector<std::set<std::int64_t>> own(static_cast<std::size_t>(grid.size(Dimension::dp)));
+  std::vector<std::set<std::int64_t>> needed(own.size());
   for (const std::int64_t rank : all.ranks) {
-    ranks[static_cast<std::size_t>(grid.coordinates(rank)[static_cast<std::size_t>(Dimension::dp)])].insert(rank);
+    const auto replica = static_cast<std::size_t>(grid.coordinates(rank)[dp]);
+    own[replica].insert(rank);
+    for (const std::int64_t other : grid.expert_group(rank)) {  // ranks of other replicas that share the experts
+      needed[replica].insert(other);
+    }
   }
   std::vector<Replica> replicas;
-  for (const auto& of_replica : ranks) {
-    Replica& replica = replicas.emplace_back(select(all, of_replica, replicas.size()));
-    const auto of_this = [&](RankGroups groups) {
-      std::erase_if(groups, [&](const auto& group) { return !of_replica.contains(group.front()); });
-      return groups;
-    };
-    replica.tp_groups = of_this(grid.groups(Dimension::tp));
-    replica.pp_groups = of_this(grid.groups(Dimension::pp));
+  for (std::size_t k = 0; k < own.size(); ++k) {
+    Replica& replica = replicas.emplace_back(select(all, needed[k], k));
+    replica.main = *own[k].begin();
   }
   return replicas;
-}
-
-std::int64_t main_rank(const Replica& replica) {
-  if (!replica.pp_groups.empty()) {
-    return replica.pp_groups.front().front();
-  }
-  return replica.tp_groups.empty() ? replica.ranks.front() : replica.tp_groups.front().front();
 }
 
 }  // namespace
@@ -179,7 +174,7 @@ void plan_replicas(WorkPlan& plan, const RunOptions& options) {
     for (std::size_t k = 0; k < sides[0].size(); ++k) {
       WorkItem item;
       item.step = step.step;
-      item.rank = main_rank(sides[0][k]);
+      item.rank = sides[0][k].main;
       for (const auto& side : sides) {
         item.replicas.push_back(side[k]);
         for (const std::int64_t rank : side[k].ranks) {
@@ -188,7 +183,7 @@ void plan_replicas(WorkPlan& plan, const RunOptions& options) {
       }
       item.target = rank_directory(item.replicas.front(), item.rank);
       if (comparing) {
-        item.golden = rank_directory(item.replicas.back(), main_rank(item.replicas.back()));
+        item.golden = rank_directory(item.replicas.back(), item.replicas.back().main);
       }
       items.push_back(std::move(item));
     }

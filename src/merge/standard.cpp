@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "merge/experts.h"
 #include "merge/fold.h"
 #include "merge/names.h"
 #include "merge/stages.h"
@@ -41,42 +42,76 @@ class Standard {
  private:
   [[nodiscard]] TreeNode& node(std::uint32_t index) { return forest_.nodes[index]; }
 
+  /// All ranks of a stage of the replica. With expert parallelism those of other replicas that share the experts as well.
   std::uint32_t fold_stage(std::int64_t stage) {
+    Coordinates at{};
+    at[place(Dimension::dp)] = replica_;
+    at[place(Dimension::pp)] = stage;
+    const std::vector<std::int64_t> group = grid_.expert_group(grid_.rank(at));
+    if (group.size() == 1) {
+      return fold_shards(stage, replica_);
+    }
+    const auto own_place = static_cast<std::size_t>(std::find(group.begin(), group.end(), grid_.rank(at)) - group.begin());
+    std::vector<std::uint32_t> parts(group.size());
+    parts[own_place] = fold_shards(stage, replica_);
+    const auto first = static_cast<std::uint32_t>(forest_.nodes.size());
+    std::vector<std::uint32_t> others;
+    for (std::size_t expert = 0; expert < group.size(); ++expert) {
+      if (expert != own_place) {
+        parts[expert] = fold_shards(stage, grid_.coordinates(group[expert])[place(Dimension::dp)]);
+        others.push_back(parts[expert]);
+      }
+    }
+    const auto last = static_cast<std::uint32_t>(forest_.nodes.size());
+    join_experts(forest_, parts, own_place, tally_);
+    release(others, first, last);
+    return parts[own_place];
+  }
+
+  std::uint32_t fold_shards(std::int64_t stage, std::int64_t replica) {
     std::vector<std::uint32_t> parts;
-    const auto first_of_others = [&] { return static_cast<std::uint32_t>(forest_.nodes.size()); };
+    const auto next_node = [&] { return static_cast<std::uint32_t>(forest_.nodes.size()); };
+    std::uint32_t behind_first = 0;
     for (std::int64_t context = 0; context < grid_.size(Dimension::cp); ++context) {
-      const std::uint32_t main = read(stage, context, 0, context == 0 ? KeepPayload::all : KeepPayload::top);
-      const std::uint32_t behind_part = first_of_others();
+      const std::uint32_t main = read({stage, context, 0, replica}, context == 0 ? KeepPayload::all : KeepPayload::top);
+      const std::uint32_t first = next_node();
       std::vector<std::uint32_t> shards;
       for (std::int64_t tensor = 1; tensor < grid_.size(Dimension::tp); ++tensor) {
-        shards.push_back(read(stage, context, tensor, KeepPayload::top));
+        shards.push_back(read({stage, context, tensor, replica}, KeepPayload::top));
       }
-      const std::uint32_t behind_shards = first_of_others();
+      const std::uint32_t last = next_node();
       fold_ranks(forest_, main, shards, ParallelAxis::tensor, tally_);
-      release(shards, behind_part, behind_shards);
+      release(shards, first, last);
+      behind_first = context == 0 ? next_node() : behind_first;
       parts.push_back(main);
     }
-    const std::uint32_t behind_parts = first_of_others();
+    const std::uint32_t last = next_node();
     const std::span<const std::uint32_t> others = std::span<const std::uint32_t>(parts).subspan(1);
     fold_ranks(forest_, parts.front(), others, ParallelAxis::context, tally_);
-    if (!others.empty()) {
-      // Nodes that the first part adopted while its shards were folded stand in front of those of the other parts.
-      release(others, forest_.ranks[others.front()].root, behind_parts);
-    }
+    release(others, behind_first, last);
     return parts.front();
   }
 
-  std::uint32_t read(std::int64_t stage, std::int64_t context, std::int64_t tensor, KeepPayload keep) {
+  struct Place {
+    std::int64_t stage;
+    std::int64_t context;
+    std::int64_t tensor;
+    std::int64_t replica;
+  };
+
+  std::uint32_t read(const Place& of, KeepPayload keep) {
     Coordinates at{};
-    at[place(Dimension::tp)] = tensor;
-    at[place(Dimension::cp)] = context;
-    at[place(Dimension::dp)] = replica_;
-    at[place(Dimension::pp)] = stage;
+    at[place(Dimension::tp)] = of.tensor;
+    at[place(Dimension::cp)] = of.context;
+    at[place(Dimension::dp)] = of.replica;
+    at[place(Dimension::pp)] = of.stage;
     const std::uint32_t index = source_(forest_, grid_.rank(at), keep);
     TreeRank& rank = forest_.ranks[index];
-    rank.coordinates = std::to_string(tensor) + "." + std::to_string(context) + "." + std::to_string(stage);
-    hints_[rank.rank] = rank.hint;
-    save_collections(index);
+    rank.coordinates = std::to_string(of.tensor) + "." + std::to_string(of.context) + "." + std::to_string(of.stage);
+    if (of.replica == replica_) {  // else only its experts count
+      hints_[rank.rank] = rank.hint;
+      save_collections(index);
+    }
     return index;
   }
 

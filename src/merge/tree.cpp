@@ -525,7 +525,14 @@ Graph to_graph(Forest& forest, std::uint32_t rank) {
         if (entry.md5_lost) {
           item.md5 = graph.pool.string("N/A");
         }
-        if (entry.parts != nullptr) {
+        if (entry.parts == nullptr && entry.data_name != 0 && forest.nodes[entry.source_node].rank != rank) {
+          // The file is in the directory of another rank.
+          auto file = std::make_shared<TensorParts>();
+          file->directory = forest.ranks[forest.nodes[entry.source_node].rank].directory;
+          file->data_name = forest.texts[entry.data_name];
+          file->dtype = forest.texts[entry.dtype];
+          graph.tensor_parts.emplace(static_cast<std::uint32_t>(graph.items.size()), std::move(file));
+        } else if (entry.parts != nullptr) {
           graph.tensor_parts.emplace(static_cast<std::uint32_t>(graph.items.size()), entry.parts);
         }
         graph.items.push_back(item);

@@ -76,6 +76,7 @@ void put_replica(ByteWriter& out, const Replica& replica) {
   out.put_all(replica.ranks);
   out.put_all(replica.names);
   out.put(replica.number);
+  out.put(replica.main);
   put_groups(out, replica.tp_groups);
   put_groups(out, replica.pp_groups);
 }
@@ -86,6 +87,7 @@ Replica get_replica(ByteReader& in) {
   replica.ranks = get_ranks(in);
   replica.names = in.get_all([](ByteReader& reader) { return reader.get_string(); });
   replica.number = in.get<std::int64_t>();
+  replica.main = in.get<std::int64_t>();
   replica.tp_groups = in.get_all(get_ranks);
   replica.pp_groups = in.get_all(get_ranks);
   return replica;
