@@ -306,6 +306,59 @@ class Output(Case):
         self.assert_refused(done, 1, "summary")
         self.assertEqual(self.files(), [])
 
+    def test_metrics_file_not_possible(self):
+        # Told before any work: the target does not even exist.
+        shutil.rmtree(self.dir / "target")
+        folder = self.dir / "folder.h5"
+        folder.mkdir()
+        pipe = self.dir / "pipe.csv"
+        os.mkfifo(pipe)
+        for file, why in ((self.dir / "no/such/table.h5", "existing, writable directory"), (folder, "no regular file"), (pipe, "no regular file"),
+                          (self.dir / ("x" * 300 + ".csv"), "too long"), ("/proc/table.h5", "existing, writable directory")):
+            self.assert_refused(self.compare("--metrics", file), 1, f"{os.path.basename(file)[:50]}.*{why}")
+            self.assertEqual(self.files(), [])
+        self.assertTrue(pipe.is_fifo())
+        if os.geteuid() == 0:
+            read_only = self.dir / "read only"
+            read_only.mkdir(mode=0o555)
+            os.chown(self.dir, NOBODY, NOBODY)
+            done = self.compare("--metrics", read_only / "table.h5", np=0, preexec=lambda: (os.setgid(NOBODY), os.setuid(NOBODY)))
+            self.assert_refused(done, 1, "table.h5.*[Pp]ermission")
+
+    def test_metrics_format_unknown(self):
+        for name in ("table", "table.xlsx", "table.h5.gz", ""):
+            done = self.compare("--metrics", name)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("--metrics", done.stderr)
+        self.assertFalse(self.out.exists())
+
+    def test_full_disk_under_the_metrics(self):
+        # Rows of the table that are much longer than the parameters in the result file.
+        dump = {"task": "structure", "framework": "pytorch", "data": {"Torch.f.0.forward": {"input_args": [None] * 4000, "output": []}}}
+        source = self.dir / "wide"
+        source.mkdir()
+        (source / "dump.json").write_text(json.dumps(dump))
+        (source / "construct.json").write_text('{"Torch.f.0.forward": null}')
+        (source / "stack.json").write_text("{}")
+        tables = self.dir / "tables"
+        tables.mkdir()
+        done = run("-tp", source, "-o", self.out, "--metrics", tables / "table.csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = self.out / self.files()[0]
+        size = (tables / "table.csv").stat().st_size
+        self.assertGreater(size, result.stat().st_size)
+        result.unlink()
+        (tables / "table.csv").unlink()
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1000, size - 1000))
+        done = run("-tp", source, "-o", self.out, "--metrics", tables / "table.csv", np=0, preexec=limit)
+        # The result does not suffer.
+        self.assert_refused(done, 1, r"--metrics.*table\.csv.*too large.*complete: .*vis\.db")
+        self.assertEqual(len(self.files()), 1)
+        self.assertEqual(visdb_check.run(str(self.out / self.files()[0])), [])
+        self.assertEqual(list(tables.iterdir()), [])
+
     def test_fail_on(self):
         self.assertEqual(self.compare("--fail-on=error").returncode, 5)
         self.assertEqual(self.compare("--fail-on=warning").returncode, 5)

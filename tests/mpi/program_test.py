@@ -329,6 +329,27 @@ class Signals(ProgramTest):
         self.assertEqual(left_in(self.output), [])
         self.assertFalse(progress_lines(stdout)[-1]["process_running"])
 
+    def test_while_the_table_is_written(self):
+        for processes in (0, 2):
+            with self.subTest(processes=processes):
+                self.output = self.folder / f"out{processes}"
+                tables = self.folder / f"tables{processes}"
+                tables.mkdir()
+                (tables / "table.h5").write_text("of an earlier run")
+                case = self.slow_case() if processes == 0 else self.folder / "case"
+                process = start(self.arguments(case, None, "--threads=1", "--metrics", tables / "table.h5"), processes)
+                deadline = time.monotonic() + TIMEOUT
+                while (len(left_in(tables)) == 1 or not left_in(self.output)) and process.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.001)
+                process.send_signal(signal.SIGTERM)
+                stdout, stderr = process.communicate(timeout=TIMEOUT)
+                self.assertNotEqual(process.returncode, 0, stderr)
+                self.assertIn("Writing the parameter table", stdout)
+                self.assertIn("interrupted", stderr)
+                self.assertEqual(left_in(self.output), [])
+                self.assertEqual(left_in(tables), ["table.h5"])
+                self.assertEqual((tables / "table.h5").read_text(), "of an earlier run")
+
 
 def main():
     global OPTIONS
