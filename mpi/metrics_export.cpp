@@ -83,6 +83,7 @@ class Export {
   std::uint64_t run() {
     const bool csv = file_.extension() == ".csv";
     try {
+      agree(transport_, capture_fault([&] { open(); }), hint);
       in_process_0([&] {
         begin();
         csv ? write_csv() : create_metrics_file(temporary_, rows_, columns_, *dictionary_, facts_);
@@ -118,10 +119,16 @@ class Export {
     }
   }
 
+  /// In the main thread, as it tells the name.
+  void open() {
+    if (leads()) {
+      new_file_.emplace(file_);
+      temporary_ = new_file_->path();
+      hooks_.writing(temporary_);
+    }
+  }
+
   void begin() {
-    new_file_.emplace(file_);
-    temporary_ = new_file_->path();
-    hooks_.writing(temporary_);
     const auto frames = spill_->frames();
     // Each process has a piece of a round.
     pieces_ =

@@ -16,7 +16,7 @@ struct MetricsExportHooks {
   std::function<void()> idle;
   /// All processes, when one of them has noted a signal. Does not return.
   std::function<void(int signal_number)> interrupted;
-  /// Process 0: the name of the file while it is written; empty: it has its final name, or is gone.
+  /// Process 0, main thread: the name of the file while it is written; empty: it has its final name, or is gone.
   std::function<void(const std::filesystem::path& temporary)> writing;
 };
 

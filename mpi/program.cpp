@@ -714,7 +714,10 @@ class Program {
     MetricsExportHooks hooks;
     hooks.idle = [this] { idle(); };
     hooks.interrupted = [this](int signal_number) { end_by_signal(signal_number); };
-    hooks.writing = [this](const std::filesystem::path& temporary) { metrics_temporary_ = temporary.string(); };
+    hooks.writing = [this](const std::filesystem::path& temporary) {
+      metrics_temporary_ = temporary.string();
+      remove_at_crash(metrics_temporary_);
+    };
     if (leads()) {
       report_->info("Writing the parameter table");
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -26,9 +27,11 @@ std::string duration_text(double seconds) {
 }
 
 // Written by guard_against_crash() before a signal can come, read by the handler.
-std::array<char, 512> crash_lines{};     // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-std::array<char, 512> crash_end_line{};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-std::array<char, 4200> crash_file{};     // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<char, 512> crash_lines{};                     // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<char, 512> crash_end_line{};                  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<char, 4200> crash_file{};                     // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<char, 4200> crash_file_beside{};              // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+volatile std::sig_atomic_t crash_file_beside_there = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 // May be called in a signal handler.
 void write_text(const char* text) {
@@ -40,6 +43,9 @@ extern "C" void on_crash(int signal_number) {
   // Only calls that are allowed in a signal handler. The default action was restored by SA_RESETHAND.
   if (crash_file[0] != '\0') {
     unlink(crash_file.data());
+  }
+  if (crash_file_beside_there != 0) {
+    unlink(crash_file_beside.data());
   }
   if (crash_lines[0] != '\0') {
     write_text(crash_lines.data());
@@ -178,6 +184,14 @@ void guard_against_crash(bool progress_lines, const std::string& partial_file) {
   sigemptyset(&action.sa_mask);
   for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     sigaction(signal_number, &action, nullptr);
+  }
+}
+
+void remove_at_crash(const std::string& file) {
+  crash_file_beside_there = 0;
+  if (!file.empty() && file.size() < crash_file_beside.size()) {
+    copy_text(crash_file_beside, file);
+    crash_file_beside_there = 1;
   }
 }
 

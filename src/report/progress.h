@@ -63,4 +63,7 @@ class Progress {
 /// removes `partial_file` (if not empty) before the process dies of the signal, so that the page does not wait for ever.
 void guard_against_crash(bool progress_lines, const std::string& partial_file);
 
+/// A file that a crash, too, must not leave behind; the last one given counts, an empty name is none. One thread.
+void remove_at_crash(const std::string& file);
+
 }  // namespace msvis

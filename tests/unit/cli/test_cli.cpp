@@ -59,7 +59,7 @@ TEST(CommandLine, DefaultsOfTheSmallestCall) {
   EXPECT_EQ(options.io_depth, 0U);
   EXPECT_FALSE(options.drop_cache);
   EXPECT_TRUE(options.steps.all() && options.ranks.all());
-  EXPECT_TRUE(options.ignore_rules.empty() && options.summary_json.empty());
+  EXPECT_TRUE(options.ignore_rules.empty() && options.summary_json.empty() && options.metrics.empty());
   EXPECT_EQ(options.fail_on, FailOn::never);
   EXPECT_THAT(options.command_line, ElementsAre("msvis-mpi", "-tp", "T", "-o", "O"));
 }
@@ -216,6 +216,9 @@ TEST(CommandLine, OwnOptions) {
   EXPECT_EQ(options.fail_on, FailOn::warning);
   EXPECT_THAT(options.steps.ranges, ElementsAre(Pair(0, 0), Pair(2, 5)));
   EXPECT_THAT(options.ranks.ranges, ElementsAre(Pair(7, 7)));
+  for (const char* table : {"t.h5", "t.hdf5", "a dir/t.csv"}) {
+    EXPECT_EQ(good(parse_with({"--metrics", table})).metrics, table);
+  }
   EXPECT_EQ(good(parse_with({"--fail-on=error"})).fail_on, FailOn::error);
   EXPECT_EQ(good(parse_with({"--fail-on=never"})).fail_on, FailOn::never);
   EXPECT_EQ(good(parse_with({"--compat", "standard"})).compat, Compat::standard);
@@ -346,6 +349,7 @@ TEST(CommandLine, Help) {
                              "--drop-cache",
                              "--ignore-rules",
                              "--summary-json",
+                             "--metrics",
                              "--fail-on",
                              "--version",
                              "Examples:",
