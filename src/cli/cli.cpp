@@ -276,6 +276,9 @@ void check_merging(const Arguments& arguments, const Values& values, std::vector
     if (comparing) {
       throw Stop{"--file_type json is for merged dumps of one side; it can't be used with -gp", kExitFailure};
     }
+    if (merging && !values.metrics.empty()) {
+      throw Stop{"--file_type json writes dumps and no graphs; --metrics can't be used with it"};
+    }
     if (!merging) {
       warnings.emplace_back("--file_type json has no effect without --rank_size; the result is a db file");
     }

@@ -7,10 +7,12 @@ Needs h5py.
 """
 
 import csv
+import importlib.util
 import io
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -21,8 +23,6 @@ import unittest
 from pathlib import Path
 
 import h5py
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 OPTIONS = None
 STATISTICS = ("max", "min", "mean", "norm")
@@ -243,7 +243,7 @@ class AsResult(TableTest):
     CASES = ("statistics/gpt_2ranks", "statistics/zoo_types", "statistics/mlp_nan_inf", "statistics/mlp_2steps_2ranks", "statistics/mlp_missing_entries",
              "tensor/zoo_types", "tensor/mlp_damaged_file", "tensor/gpt_shape_mismatch", "tensor/mlp_bf16_model", "md5/mlp_2ranks", "md5/mlp_scale",
              "fuzzy/gpt_shifted_counts", "layer_mapping/gpt_ms_vs_pt_yaml", "mindspore/zoo_tensor", "structure/gpt_extra_op", "build/gpt_md5",
-             "build/lstm_tensor", "unequal/blocks_1_vs_2", "random/tensor_ranks_001", "random/md5_151")
+             "build/lstm_tensor", "unequal/blocks_1_vs_2", "random/tensor_ranks_001", "random/md5_151", "merge/tp2_vs_tp1", "merge/tp2dp2_vs_dp2", "merge/pp2vpp2_build")
 
     def test_all_cells(self):
         metrics = {}
@@ -298,7 +298,7 @@ class AsResult(TableTest):
 class AnyProcesses(TableTest):
     def test_bits_are_the_same(self):
         for name, more in (("statistics/mlp_2steps_2ranks", ()), ("tensor/gpt_weight_fault", ()), ("tensor/mlp_2ranks", ()), ("md5/mlp_2ranks", ()),
-                           ("build/mlp_2ranks", ())):
+                           ("build/mlp_2ranks", ()), ("merge/tp2pp2_vs_tp1", ())):
             for suffix in (".h5", ".csv"):
                 files = set()
                 for processes in (0, 1, 2, 5):
@@ -319,6 +319,52 @@ class AnyProcesses(TableTest):
             self.assertEqual({row["rank"] for row in rows}, {0})
             tables.add(table.read_bytes())
         self.assertEqual(len(tables), 1)
+
+
+class Documents(TableTest):
+    DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+
+    def test_schema(self):
+        """docs/metrics.md has every column with its type, unit and meaning, in the order of the table."""
+        table, _ = self.make(self.case("md5/mlp_2ranks"), ".h5")
+        csv_table, _ = self.make(self.case("md5/mlp_2ranks"), ".csv")
+        lines = re.findall(r"^\| `(\w+)` \| (\w+\d*)[^|]* \| ([^|]*) \| (.*) \|$", (self.DOCS / "metrics.md").read_text(), re.M)
+        self.assertEqual([line[0] for line in lines], csv_table.read_text().splitlines()[0].split(","))
+        with h5py.File(table) as file:
+            self.assertEqual(set(file["table"]), {line[0] for line in lines})
+            self.assertEqual(set(file["dictionary"]), set(TEXTS.values()))
+            self.assertEqual([text.decode() for text in file["dictionary/result"]], ["", "error", "pass", "unmatched", "warning"])
+            for name, kind, unit, meaning in lines:
+                column = file["table"][name]
+                self.assertEqual(column.attrs["description"], meaning)
+                self.assertEqual(str(column.dtype) if kind != "string" else "string", kind)
+                self.assertEqual({"1": ""}.get(column.attrs.get("unit", ""), column.attrs.get("unit", "")), unit.strip())
+                self.assertEqual(column.attrs.get("dictionary", ""), f"/dictionary/{TEXTS[name]}" if name in TEXTS else "")
+
+    def test_snippet(self):
+        table, _ = self.make(self.case("statistics/gpt_2ranks"), ".h5")
+        snippet = next(block for block in re.findall(r"```python\n(.*?)```", (self.DOCS / "metrics.md").read_text(), re.S) if "h5py" in block)
+        shutil.copy(table, self.folder / "table.h5")
+        done = subprocess.run([sys.executable, "-c", snippet], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 10)
+
+    def test_example(self):
+        example = [sys.executable, self.DOCS / "examples/plot_errors.py"]
+        for name, more, expected in (("statistics/gpt_2ranks", (), "layers.0.mlp.MLP"), ("tensor/mlp_2ranks", ("--nodes", "Functional"), "Functional.linear.1"),
+                                     ("statistics/gpt_2ranks", ("--column", "max_diff", "--step", "0"), "Module.head")):
+            table, _ = self.make(self.case(name), ".h5")
+            done = subprocess.run([*example, table, "--text", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, rf"(?m)^step 0 rank 1 .*{re.escape(expected)}")
+            if importlib.util.find_spec("matplotlib"):
+                picture = self.folder / "errors.png"
+                done = subprocess.run([*example, table, "-o", picture, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"))
+                self.assertGreater(picture.stat().st_size, 10000)
+        done = subprocess.run([*example, table, "--nodes", "nothing"], stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
 
 
 HOSTILE = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\tx", "\rx", "a,b", 'quote " in "it"', "line\r\nbreak", "\n=1", "", " ", "nul\0byte", "ünïcødé \U0001f600",

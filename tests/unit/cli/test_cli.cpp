@@ -237,6 +237,12 @@ TEST(CommandLine, BadValuesOfOwnOptions) {
   expect_error(parse_with({"--drop-cache=yes"}), "--drop-cache takes no value");
   expect_error(parse_with({"--threads="}), "--threads: the value is empty");
   expect_error(parse_with({"--ignore-rules", ""}), "--ignore-rules: the value is empty");
+  expect_error(parse_with({"--metrics", ""}), "--metrics: the value is empty");
+  for (const char* table : {"t", "t.xlsx", "t.h5.gz", "t.H5", "h5"}) {
+    expect_error(parse_with({"--metrics", table}), "give a name that ends in .h5, .hdf5 or .csv");
+  }
+  expect_error(parse_with({"--rank_size", "2", "--tp", "2", "--pp", "1", "--file_type", "json", "--metrics", "t.h5"}),
+               "--metrics can't be used");
 }
 
 TEST(CommandLine, SelectionsAreSortedAndJoined) {
