@@ -111,10 +111,10 @@ class Place {
     if (!parameter_.empty()) {
       return of_parameter();
     }
-    if (contains(class_, "ColumnParallelLinear")) {
+    if (is_linear("ColumnParallel")) {
       return is_api_ ? of_column_api() : of_column();
     }
-    if (contains(class_, "RowParallelLinear")) {
+    if (is_linear("RowParallel")) {
       return is_api_ ? of_row_api() : of_row();
     }
     if (contains(class_, "VocabParallelEmbedding")) {
@@ -142,6 +142,8 @@ class Place {
  private:
   [[nodiscard]] bool is_output() const { return place_.state == ItemState::output; }
   [[nodiscard]] bool argument_is(std::string_view name) const { return place_.argument == name; }
+  /// Of this kind, also from other libraries and in groups: TEColumnParallelGroupedLinear.
+  [[nodiscard]] bool is_linear(std::string_view kind) const { return contains(class_, kind) && contains(class_, "Linear"); }
   [[nodiscard]] bool is_core_attention() const {
     return contains_any(
         class_, {"CoreAttention", "DotProductAttention", "FlashAttention", "FlashSelfAttention", "FusedSoftmax", "FusedScaleMaskSoftmax"});
@@ -165,13 +167,13 @@ class Place {
 
   [[nodiscard]] Expectation of_parameter() const {
     const bool weight = parameter_ == "weight" || contains(parameter_, "weight");
-    if (contains(class_, "ColumnParallelLinear")) {
+    if (is_linear("ColumnParallel")) {
       if (contains(parameter_, "layer_norm")) {
         return summed_gradient();  // a norm fused into the linear layer
       }
       return split(0, gate_blocks());
     }
-    if (contains(class_, "RowParallelLinear")) {
+    if (is_linear("RowParallel")) {
       return weight ? split(1) : summed_gradient();
     }
     if (contains(class_, "VocabParallelEmbedding")) {
@@ -931,7 +933,7 @@ std::string_view module_class(std::string_view name) {
 }
 
 bool scatters_sequence(std::string_view module, std::string_view node) {
-  return component(module, 1) == "forward" && contains(module_class(module), "RowParallelLinear") && contains(node, "reduce_scatter");
+  return component(module, 1) == "forward" && contains(module_class(module), "RowParallel") && contains(node, "reduce_scatter");
 }
 
 bool names_gated_activation(std::string_view node) {

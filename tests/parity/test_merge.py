@@ -166,6 +166,11 @@ class MergeTest(unittest.TestCase):
         """Ids of the rows that a rank has of the vocabulary tell nothing of the whole."""
         return node.startswith("Functional.embedding") and key == "input.0"
 
+    @staticmethod
+    def summed_over_sequence(node, key, shape):
+        """With sequence parallelism, gradients of what all ranks have are sums over the ranks, reduced after the dump."""
+        return node.endswith("parameters_grad") and ("Norm" in node or "RowParallelLinear" in node and key == "bias")
+
     def check(self, split, model=P.Model(), form=P.Form(), unknown=None, whole_model=None):
         merged = self.build(split, model, form)
         self.assert_is_whole(merged, self.whole(whole_model or model, form), unknown or (self.masked_ids if split.tp > 1 else lambda node, key, shape: False))
@@ -193,12 +198,27 @@ class TensorParallel(MergeTest):
         self.check(P.Split(tp=2), P.Model(groups=2))
 
     def test_sequence_parallel(self):
-        def unknown(node, key, shape):
-            # Gradients of what all ranks have are sums over the ranks, reduced after the dump.
-            summed = node.endswith("parameters_grad") and ("Norm" in node or "RowParallelLinear" in node and key == "bias")
-            return self.masked_ids(node, key, shape) or summed
-        self.check(P.Split(tp=2, sequence_parallel=True), unknown=unknown)
+        self.check(P.Split(tp=2, sequence_parallel=True), unknown=lambda *place: self.masked_ids(*place) or self.summed_over_sequence(*place))
         self.assertGreater(len(self.not_told), 5)
+
+    def test_requires_grad(self):
+        name = "Module.0.module.decoder.layers.0.mlp.linear_fc1.ColumnParallelLinear.forward.0"
+        dump = self.dump(P.Split(tp=2))
+        file = dump / "rank1" / "dump.json"
+        data = json.loads(file.read_text())
+        data["data"][name]["parameters"]["weight"]["requires_grad"] = False
+        file.write_text(json.dumps(data))
+        self.run_program(["-tp", dump, *self.flags(P.Split(tp=2))])
+        self.assertIn("requires_grad", self.log)
+
+    def test_checksums(self):
+        """Of what all ranks have the checksum is that of the whole; of shards there is none, which is no difference."""
+        form = P.Form(md5=True)
+        result = Result(self.run_program(["-tp", self.dump(P.Split(tp=2), form=form), "-gp", self.dump(form=form), *self.flags(P.Split(tp=2), P.Split())]))
+        node = result.nodes["Module.0.module.decoder.layers.0.mlp.linear_fc2.RowParallelLinear.forward.0"]
+        self.assertEqual(node.items["parameters.bias"]["Result"], "pass")
+        self.assertEqual(node.items["parameters.weight"]["md5"], "N/A")
+        self.assertFalse([n for n, node in result.nodes.items() for item in node.items.values() if item.get("Result") == "error"])
 
     def test_nan_of_any_shard_shows(self):
         for rank in (0, 1):
@@ -271,6 +291,16 @@ class PipelineParallel(MergeTest):
 class Combined(MergeTest):
     def test_tensor_and_pipeline(self):
         self.check(P.Split(tp=2, pp=2))
+
+    def test_many_splits(self):
+        """Each with everything at once: gate and up, several samples, sequence parallelism, unequal stages, context parallelism."""
+        for split in (P.Split(tp=2, pp=2, sequence_parallel=True), P.Split(tp=4, pp=3, stages=(1, 2, 1)), P.Split(tp=2, pp=2, vpp=2, cp=2),
+                      P.Split(tp=2, cp=2, sequence_parallel=True), P.Split(tp=2, pp=2, vpp=2, sequence_parallel=True)):
+            with self.subTest(split=split):
+                def unknown(*place, split=split):
+                    return self.masked_ids(*place) or split.sequence_parallel and self.summed_over_sequence(*place) or (
+                        split.cp > 1 and ContextParallel.unknown(*place))
+                self.check(split, P.Model(gated=True, batch=2, groups=4, heads=8), unknown=unknown)
 
     def test_with_replicas(self):
         model = P.Model(micro_batches=2)
@@ -415,9 +445,8 @@ class Tensors(MergeTest):
         self.assert_same_metrics(*self.compared(P.Split(tp=2, pp=2), P.Split(pp=2, vpp=2)), unknown=self.masked_ids)
 
     def test_sequence_parallel(self):
-        def summed(node, key, shape):
-            return node.endswith("parameters_grad") and ("Norm" in node or "RowParallelLinear" in node and key == "bias")
-        self.assert_same_metrics(*self.compared(P.Split(tp=2, sequence_parallel=True), P.Split()), unknown=self.masked_ids, summed=summed)
+        self.assert_same_metrics(*self.compared(P.Split(tp=2, sequence_parallel=True), P.Split()), unknown=self.masked_ids,
+                                 summed=self.summed_over_sequence)
 
     def test_context_parallel(self):
         def summed(node, key, shape):

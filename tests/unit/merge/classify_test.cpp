@@ -160,7 +160,13 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Others, TableOfClasses,
-    testing::Values(Expected{embedding, "parameters.weight", ItemState::parameters, {8, 16}, ShardKind::split, 0},
+    testing::Values(Expected{"Module.0.mlp.experts.linear_fc1.TEColumnParallelGroupedLinear.forward.0",
+                             "parameters.weight0",
+                             ItemState::parameters,
+                             {8, 16},
+                             ShardKind::split,
+                             0},
+                    Expected{embedding, "parameters.weight", ItemState::parameters, {8, 16}, ShardKind::split, 0},
                     Expected{embedding, "output.0", ItemState::output, {1, 4, 8}, ShardKind::diverged, {}},
                     Expected{embedding, "output.0", ItemState::output, {1, 4, 8}, ShardKind::partial, {}, "Functional.embedding.0.forward"},
                     Expected{embedding, "input.1", ItemState::input, {8, 16}, ShardKind::split, 0, "Functional.embedding.0.forward"},
