@@ -169,6 +169,7 @@ TensorOutcome unsupported_tensor(std::string reason, std::string kind) {
 
 OpenTensorPair::OpenTensorPair(const TensorPair& pair, const TensorFileOptions& options) {
   options_.compat = options.compat;
+  merged_ = pair.target_parts != nullptr || pair.golden_parts != nullptr;
   const auto hints_for = [&](std::string_view dtype, ReaderRule rule) {
     ReadHints hints;
     hints.dtype = dtype;
@@ -221,7 +222,13 @@ OpenTensorPair::~OpenTensorPair() = default;
 
 void OpenTensorPair::decide_unreadable(std::string_view side, const TensorError& error) {
   const std::string kind(tensor_fault_text(error.fault()));
-  const std::string file = error.file().filename().string();
+  std::string file = error.file().filename().string();
+  if (merged_ && error.file().has_parent_path()) {
+    // Either in dump_tensor_data or, packed, beside it.
+    const std::filesystem::path directory = error.file().parent_path();
+    const bool inner = directory.filename() == "dump_tensor_data";
+    file = (inner ? directory.parent_path() : directory).filename().string() + " " + file;
+  }
   decided_ = unsupported_tensor(std::string(side) + (file.empty() ? "" : " " + file) + ": " + error.message(), kind);
 }
 

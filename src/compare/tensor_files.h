@@ -134,7 +134,8 @@ class OpenTensorPair {
   std::optional<TensorOutcome> decided_;
   Side target_;
   Side golden_;
-  bool diverged_ = false;
+  bool merged_ = false;    ///< a side is made up from the files of several ranks: messages name the rank
+  bool diverged_ = false;  ///< the target's replicas are
   PairFacts facts_;
 };
 

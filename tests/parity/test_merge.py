@@ -470,6 +470,43 @@ class Tensors(MergeTest):
         node = Result(self.run_program(["-tp", target, "-gp", golden, *self.flags(P.Split(tp=2), P.Split())])).nodes[f"Module.0.module.decoder.{name}.0"]
         self.assertAlmostEqual(float(node.items["output.0"]["MaxRelativeErr"]), 0.25, places=4)
 
+    def test_vocabulary_padding(self):
+        """A job pads the vocabulary as its split wants it; the rows that both sides have are compared."""
+        name = "Module.0.module.embedding.word_embeddings.VocabParallelEmbedding.forward.0"
+        for one, other in ((P.Split(tp=4), P.Split()), (P.Split(tp=2), P.Split(tp=4))):
+            splits = (one, other)
+            dumps = [self.dump(split, P.Model(padding={1: 0, 2: 2, 4: 4}[split.tp]), self.FORM) for split in splits]
+            item = Result(self.run_program(["-tp", dumps[0], "-gp", dumps[1], *self.flags(*splits)])).nodes[name].items["parameters.weight"]
+            self.assertEqual([item[m] for m in self.METRICS], ["1.0", "0.0", "0.0", "0.0", "1.0", "1.0"], item)
+
+    def test_experts(self):
+        """Weights of experts of all ranks against those of a job in which every rank has all of them."""
+        golden_model, target_model = (P.Model(experts=4, layers=2, micro_batches=2, scale=scale) for scale in ((), (("layers.1.mlp.linear_fc1.weight", 1.001),)))
+        one, other = P.Split(dp=2, ep=2), P.Split(dp=2)
+        file = self.run_program(["-tp", self.dump(one, target_model, self.FORM), "-gp", self.dump(other, golden_model, self.FORM), *self.flags(one, other)])
+        compared = 0
+        for rank in (0, 1):
+            for name, node in Result(file, rank=rank).nodes.items():
+                if "local_experts" in name and "linear_fc1" in name and ".forward." in name:
+                    item = node.items["parameters.weight"]
+                    # By a thousandth of float32 values: what 1.001 gives for each of them.
+                    off = "layers.1." in name
+                    self.assertAlmostEqual(float(item["MaxRelativeErr"]), 1e-3 if off else 0, delta=1e-6, msg=name)
+                    compared += 1
+        self.assertEqual(compared, 2 * 2 * 4)
+
+    def test_missing_file_of_one_rank(self):
+        name = "Module.0.module.decoder.layers.1.mlp.linear_fc2.RowParallelLinear.forward.0"
+        target, golden = self.dump(P.Split(tp=2), form=self.FORM), self.dump(form=self.FORM)
+        (target / "rank1" / "dump_tensor_data" / f"{name}.parameters.weight.pt").unlink()
+        (target / "rank1" / "dump_tensor_data" / f"{name}.parameters.bias.pt").unlink()
+        items = Result(self.run_program(["-tp", target, "-gp", golden, *self.flags(P.Split(tp=2), P.Split())])).nodes[name].items
+        self.assertEqual([items["parameters.weight"][m] for m in self.METRICS], ["unsupported"] * 6)
+        self.assertIn("rank1", items["parameters.weight"]["Err_message"])
+        # The other replica of the bias is there.
+        self.assertEqual(items["parameters.bias"]["MaxAbsErr"], "0.0")
+        self.assertIn("rank1 was not compared", items["parameters.bias"]["Err_message"])
+
     def test_rows_do_not_depend_on_processes(self):
         golden_model, target_model = self.models(layers=2)
         one, other = P.Split(tp=4), P.Split(tp=2, pp=2)

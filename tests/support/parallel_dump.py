@@ -34,6 +34,7 @@ class Model:
     gated: bool = False
     experts: int = 0  # 0: a dense MLP
     micro_batches: int = 1  # of the whole job; a replica has its share
+    padding: int = 0  # rows of the word embedding beyond the vocabulary, as jobs add them so that it can be split
     seed: int = 0
     distinct_layers: int = 0  # layers beyond have the values of layer (number modulo this); 0: all are computed
     scale: tuple = ()  # ((parameter, factor), ...): `layers.1.mlp.linear_fc2.weight`
@@ -191,6 +192,7 @@ class Parameters:
             return (a * scales.get(name, 1.0)).astype(np.float32).astype(np.float64)
 
         self.embedding = draw("embedding.word_embeddings.weight", v, h, width=0.4)
+        self.embedding = np.concatenate([self.embedding, np.zeros((model.padding, h))])
         self.layers = []
         for n in range(model.distinct_layers or model.layers):
             p = f"layers.{n}."
@@ -570,7 +572,7 @@ class Pass:
         out = parameters.embedding[ids]
 
         def own(view):
-            rows = m.vocabulary // view.split.tp
+            rows = len(parameters.embedding) // view.split.tp
             local = self.ids.local(view) - view.tp * rows
             inside = (local >= 0) & (local < rows)
             return np.where(inside, local, 0), inside
@@ -598,8 +600,8 @@ class Pass:
         self.embedding_back = module_backward("embedding", "LanguageModelEmbedding", [hidden(d, False)], [], [words])
 
         def gradient(view):
-            rows = m.vocabulary // view.split.tp
-            g = np.zeros((m.vocabulary, m.hidden))
+            g = np.zeros_like(parameters.embedding)
+            rows = len(g) // view.split.tp
             np.add.at(g, self.ids.local(view), whole.local(view))
             return g[view.tp * rows:(view.tp + 1) * rows]
 
