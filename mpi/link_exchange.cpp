@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
+#include <utility>
 
 #include "base/bytes.h"
+#include "links/packed_records.h"
 
 namespace msvis {
 namespace {
@@ -55,102 +56,6 @@ void for_each_entry(std::string_view bytes, Take&& take) {
     const auto pass = in.get<std::uint64_t>();
     take(pass, in.get_view());
   }
-}
-
-// Ranks of a group are mostly neighbours: differences, seven bits to a byte.
-void put_ranks(ByteWriter& out, const std::vector<std::int64_t>& ranks) {
-  out.put(static_cast<std::uint32_t>(ranks.size()));
-  std::uint64_t previous = 0;
-  for (const std::int64_t rank : ranks) {
-    const auto difference = static_cast<std::int64_t>(static_cast<std::uint64_t>(rank) - previous);
-    previous = static_cast<std::uint64_t>(rank);
-    std::uint64_t rest = (static_cast<std::uint64_t>(difference) << 1U) ^ static_cast<std::uint64_t>(difference >> 63U);
-    while (rest >= 0x80) {
-      out.put(static_cast<std::uint8_t>(rest | 0x80U));
-      rest >>= 7U;
-    }
-    out.put(static_cast<std::uint8_t>(rest));
-  }
-}
-
-std::vector<std::int64_t> get_ranks(ByteReader& in, std::uint32_t count) {
-  std::vector<std::int64_t> ranks;
-  ranks.reserve(count);
-  std::uint64_t previous = 0;
-  for (std::uint32_t k = 0; k < count; ++k) {
-    std::uint64_t rest = 0;
-    for (unsigned shift = 0;; shift += 7) {
-      const auto byte = in.get<std::uint8_t>();
-      if (shift < 64) {
-        rest |= static_cast<std::uint64_t>(byte & 0x7fU) << shift;
-      }
-      if ((byte & 0x80U) == 0) {
-        break;
-      }
-    }
-    previous += (rest >> 1U) ^ (~(rest & 1U) + 1U);
-    ranks.push_back(static_cast<std::int64_t>(previous));
-  }
-  return ranks;
-}
-
-// What the records of one key have in common, in the order in which keys are walked, then the size of the group.
-struct KeyPart {
-  std::array<std::uint64_t, 2> key{};
-  std::int64_t step = 0;
-  Side side = Side::target;
-  LinkKind kind = LinkKind::p2p;
-  std::uint32_t ranks = 0;
-  [[nodiscard]] auto order() const { return std::tie(step, side, kind, key); }
-};
-
-std::string pack_record(const LinkRecord& record) {
-  ByteWriter out;
-  out.put(record.key[0]);
-  out.put(record.key[1]);
-  out.put(record.step);
-  out.put(record.side);
-  out.put(record.kind);
-  put_ranks(out, record.group_ranks);
-  out.put(record.rank);
-  out.put(static_cast<std::uint8_t>((record.is_root ? 1 : 0) | (record.sends ? 2 : 0) | (record.assumed_root ? 4 : 0)));
-  out.put(record.node_order);
-  out.put(record.operation);
-  out.put(record.index);
-  out.put(record.name);
-  return out.take();
-}
-
-KeyPart get_key(ByteReader& in) {
-  KeyPart part;
-  part.key[0] = in.get<std::uint64_t>();
-  part.key[1] = in.get<std::uint64_t>();
-  part.step = in.get<std::int64_t>();
-  part.side = in.get<Side>();
-  part.kind = in.get<LinkKind>();
-  part.ranks = in.get<std::uint32_t>();
-  return part;
-}
-
-LinkRecord unpack_record(std::string_view bytes) {
-  ByteReader in(bytes);
-  const KeyPart part = get_key(in);
-  LinkRecord record;
-  record.key = part.key;
-  record.step = part.step;
-  record.side = part.side;
-  record.kind = part.kind;
-  record.group_ranks = get_ranks(in, part.ranks);
-  record.rank = in.get<std::int64_t>();
-  const auto flags = in.get<std::uint8_t>();
-  record.is_root = (flags & 1U) != 0;
-  record.sends = (flags & 2U) != 0;
-  record.assumed_root = (flags & 4U) != 0;
-  record.node_order = in.get<std::uint32_t>();
-  record.operation = in.get<std::uint32_t>();
-  record.index = in.get_string();
-  record.name = in.get_string();
-  return record;
 }
 
 void put_link(ByteWriter& out, const Link& link) {
@@ -220,7 +125,7 @@ void for_each_run(const std::vector<Entry>& entries, std::size_t limit, Same&& s
 }
 
 struct RecordEntry {
-  KeyPart part;
+  LinkKey part;
   std::string_view bytes;
 };
 
@@ -229,47 +134,100 @@ class Exchange {
   Exchange(Transport& transport, const LinkExchangeHooks& hooks, const LinkExchangeLimits& limits, const ScheduleLimits& schedule_limits)
       : transport_(transport), hooks_(hooks), limits_(limits), schedule_limits_(schedule_limits) {}
 
-  LinkExchangeResult run(LinkRecordStore& store) {
-    batch_by_owner_.resize(static_cast<std::size_t>(transport_.processes()));
-    in_passes(store.take(), true, [this](const std::vector<std::string>& incoming, const BatchSink& sink) { pair(incoming, sink); });
-    in_passes(std::move(batch_by_owner_), false,
-              [this](const std::vector<std::string>& incoming, const BatchSink& sink) { merge_operations(incoming, sink); });
+  LinkExchangeResult run(const LinkRecordSource& source) {
+    batch_by_owner_.resize(processes());
+    exchange_records(source);
+    exchange_operations();
     return std::move(result_);
   }
 
  private:
   using Handle = std::function<void(const std::vector<std::string>& incoming, const BatchSink& sink)>;
 
-  // Exchanges packed entries in as many passes as the process with the largest share needs; `handle` runs in a worker thread of each
-  // process and hands packed links to the sink.
-  void in_passes(std::vector<std::string> by_owner, bool records, const Handle& handle) {
-    const std::uint64_t passes = number_of_passes(by_owner, records);
+  [[nodiscard]] std::size_t processes() const { return static_cast<std::size_t>(transport_.processes()); }
+  [[nodiscard]] std::uint64_t passes_for(std::uint64_t bytes_of_an_owner) const {
+    const std::uint64_t bound = std::max<std::uint64_t>(limits_.owner_bytes, 1);
+    return (bytes_of_an_owner + bound - 1) / bound;
+  }
+
+  // Process 0 reads the records as often as there are passes and sends them in pieces to their owners, which pair them.
+  void exchange_records(const LinkRecordSource& source) {
+    const std::uint64_t passes = transport_.sum({leads() ? passes_for(source.bytes / processes()) : 0}, hint)[0];
     for (std::uint64_t pass = 0; pass < passes; ++pass) {
-      std::vector<std::string> outgoing;
-      auto fault = capture_fault([&] { outgoing = passes == 1 ? std::move(by_owner) : entries_of_pass(by_owner, passes, pass); });
-      agree(transport_, fault, hint);
-      std::vector<std::string> incoming = transport_.all_to_all(std::move(outgoing), limits_.round_bytes, hint);
-      stream(incoming, handle);
+      std::vector<std::string> incoming(processes());
+      if (leads()) {
+        send_pass(source, passes, pass, incoming);
+      } else {
+        while (share_piece({}, true, incoming)) {
+        }
+      }
+      stream(incoming, [this](const std::vector<std::string>& all, const BatchSink& sink) { pair(all, sink); });
     }
   }
 
-  // The same on all processes.
-  std::uint64_t number_of_passes(const std::vector<std::string>& by_owner, bool records) {
+  [[nodiscard]] bool leads() const { return transport_.process() == 0; }
+
+  // Process 0; a partner of share_piece() of the others.
+  void send_pass(const LinkRecordSource& source, std::uint64_t passes, std::uint64_t pass, std::vector<std::string>& incoming) {
+    std::vector<std::string> outgoing(processes());
+    std::size_t bytes = 0;
+    const auto flush = [&] {
+      share_piece(std::exchange(outgoing, std::vector<std::string>(processes())), true, incoming);
+      bytes = 0;
+    };
+    const auto fault = capture_fault([&] {
+      source.for_each([&](std::string_view records) {
+        for_each_packed_record(records, [&](std::string_view record) {
+          const Place place = place_of_key(key_of_packed_record(record).key);
+          if (place.pass % passes != pass) {
+            return;
+          }
+          result_.records += 1;
+          append_packed_record(outgoing[place.owner % processes()], record);
+          bytes += record.size();
+        });
+        if (bytes >= limits_.round_bytes) {
+          flush();
+        }
+      });
+    });
+    flush();
+    share_piece({}, false, incoming);
+    agree(transport_, fault, hint);
+  }
+
+  // Collective. Process 0 says whether there is a piece; each process adds its part of it.
+  bool share_piece(std::vector<std::string> outgoing, bool more, std::vector<std::string>& incoming) {
+    std::string flag = leads() && more ? "+" : "";
+    transport_.broadcast(flag, hint);
+    if (flag.empty()) {
+      if (!leads()) {
+        agree(transport_, std::nullopt, hint);
+      }
+      return false;
+    }
+    outgoing.resize(processes());
+    const auto piece = transport_.all_to_all(std::move(outgoing), limits_.round_bytes, hint);
+    incoming.front() += piece.front();
+    return true;
+  }
+
+  // The links of batch operations go to the process that has the node, in as many passes as the process with the largest share needs.
+  void exchange_operations() {
     std::vector<std::uint64_t> shares;
-    std::uint64_t entries = 0;
-    for (const auto& bytes : by_owner) {
+    for (const auto& bytes : batch_by_owner_) {
       shares.push_back(bytes.size());
-      for_each_entry(bytes, [&](std::uint64_t, std::string_view) { ++entries; });
     }
-    shares.push_back(entries);
     shares = transport_.sum(std::move(shares), hint);
-    if (records && transport_.process() == 0) {
-      result_.records = shares.back();
+    const std::uint64_t passes = passes_for(*std::max_element(shares.begin(), shares.end()));
+    for (std::uint64_t pass = 0; pass < passes; ++pass) {
+      std::vector<std::string> outgoing;
+      auto fault =
+          capture_fault([&] { outgoing = passes == 1 ? std::move(batch_by_owner_) : entries_of_pass(batch_by_owner_, passes, pass); });
+      agree(transport_, fault, hint);
+      const std::vector<std::string> incoming = transport_.all_to_all(std::move(outgoing), limits_.round_bytes, hint);
+      stream(incoming, [this](const std::vector<std::string>& all, const BatchSink& sink) { merge_operations(all, sink); });
     }
-    shares.pop_back();
-    const std::uint64_t largest = *std::max_element(shares.begin(), shares.end());
-    const std::uint64_t bound = std::max<std::uint64_t>(limits_.owner_bytes, 1);
-    return (largest + bound - 1) / bound;
   }
 
   static std::vector<std::string> entries_of_pass(const std::vector<std::string>& by_owner, std::uint64_t passes, std::uint64_t pass) {
@@ -309,6 +267,7 @@ class Exchange {
       }
     };
     hooks.idle = hooks_.idle;
+    hooks.stop_wanted = hooks_.stop_wanted;
     run_schedule(transport_, std::move(items), 1, hooks, schedule_limits_);
   }
 
@@ -329,10 +288,7 @@ class Exchange {
   void pair(const std::vector<std::string>& incoming, const BatchSink& sink) {
     std::vector<RecordEntry> entries;
     for (const auto& bytes : incoming) {
-      for_each_entry(bytes, [&](std::uint64_t, std::string_view content) {
-        ByteReader in(content);
-        entries.push_back({get_key(in), content});
-      });
+      for_each_packed_record(bytes, [&](std::string_view record) { entries.push_back({key_of_packed_record(record), record}); });
     }
     std::sort(entries.begin(), entries.end(), [](const RecordEntry& a, const RecordEntry& b) { return a.part.order() < b.part.order(); });
     for_each_run(
@@ -343,7 +299,7 @@ class Exchange {
             std::vector<LinkRecord> records;
             records.reserve(end - begin);
             for (std::size_t k = begin; k < end; ++k) {
-              records.push_back(unpack_record(entries[k].bytes));
+              records.push_back(unpack_link_record(entries[k].bytes));
             }
             std::vector<Link> links = pair_records(records);
             const auto first_batch =
@@ -398,36 +354,9 @@ class Exchange {
 
 }  // namespace
 
-void LinkRecordStore::add(const std::vector<LinkRecord>& records) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& record : records) {
-    auto& by_owner = by_item_[{record.step, record.rank}];
-    by_owner.resize(processes_);
-    const Place place = place_of_key(record.key);
-    append_entry(by_owner[place.owner % processes_], place.pass, pack_record(record));
-  }
-}
-
-void LinkRecordStore::drop(std::int64_t step, std::int64_t rank) {
-  const std::lock_guard lock(mutex_);
-  by_item_.erase({step, rank});
-}
-
-std::vector<std::string> LinkRecordStore::take() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string> all(processes_);
-  while (!by_item_.empty()) {
-    const auto item = by_item_.extract(by_item_.begin());
-    for (std::size_t owner = 0; owner < processes_; ++owner) {
-      all[owner] += item.mapped()[owner];
-    }
-  }
-  return all;
-}
-
-LinkExchangeResult exchange_links(Transport& transport, LinkRecordStore& store, const LinkExchangeHooks& hooks,
+LinkExchangeResult exchange_links(Transport& transport, const LinkRecordSource& source, const LinkExchangeHooks& hooks,
                                   const LinkExchangeLimits& limits, const ScheduleLimits& schedule_limits) {
-  return Exchange(transport, hooks, limits, schedule_limits).run(store);
+  return Exchange(transport, hooks, limits, schedule_limits).run(source);
 }
 
 }  // namespace msvis

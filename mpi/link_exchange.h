@@ -1,14 +1,14 @@
 // Brings the records of communication nodes of all ranks together, so that each key is paired in one place, whatever the number of
-// processes: one exchange by key, one for the operations of batch nodes by node, and the finished links stream to process 0.
+// processes: from the partial file, which has those of earlier runs too, to the owner of each key, then the operations of batch nodes by
+// node, and the finished links stream to process 0. No process holds more than its bound, whatever the number of ranks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <mutex>
+#include <optional>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "mpi/scheduler.h"
@@ -17,21 +17,11 @@
 
 namespace msvis {
 
-/// The records of the items that this process has finished, packed, sorted by the process that will pair them.
-class LinkRecordStore {
- public:
-  explicit LinkRecordStore(int processes) : processes_(static_cast<std::size_t>(processes)) {}
-  /// The records of one (step, rank), or of a share of it. From any thread.
-  void add(const std::vector<LinkRecord>& records);
-  /// Forgets a (step, rank), of which another process failed to do its share.
-  void drop(std::int64_t step, std::int64_t rank);
-  /// Packed bytes for each process; the store is empty afterwards.
-  std::vector<std::string> take();
-
- private:
-  std::mutex mutex_;
-  std::size_t processes_;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::string>> by_item_;  ///< each by owner
+/// The records of all items, packed (links/packed_records.h); on process 0, empty elsewhere.
+struct LinkRecordSource {
+  std::uint64_t bytes = 0;  ///< of all records, about
+  /// Gives all records, in pieces of any size; called once for each pass.
+  std::function<void(const std::function<void(std::string_view)>& use)> for_each;
 };
 
 struct LinkExchangeLimits {
@@ -45,6 +35,8 @@ struct LinkExchangeHooks {
   std::function<void(std::vector<Link>&& links)> store;
   /// Every process, main thread, now and then; see ScheduleHooks::idle.
   std::function<void()> idle;
+  /// See ScheduleHooks::stop_wanted.
+  std::function<std::optional<Fault>()> stop_wanted;
 };
 
 /// What process 0 learns of the exchange; empty elsewhere.
@@ -56,7 +48,7 @@ struct LinkExchangeResult {
 };
 
 /// Collective. Throws AgreedError on all processes when `store` throws or memory runs out.
-LinkExchangeResult exchange_links(Transport& transport, LinkRecordStore& store, const LinkExchangeHooks& hooks,
+LinkExchangeResult exchange_links(Transport& transport, const LinkRecordSource& source, const LinkExchangeHooks& hooks,
                                   const LinkExchangeLimits& limits, const ScheduleLimits& schedule_limits);
 
 }  // namespace msvis

@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
   std::unique_ptr<msvis::Transport> transport;
   int exit_code = msvis::exit_failed;
   try {
+    msvis::note_signals();  // before MPI starts, which may take a while
     transport = msvis::make_transport(argc, argv);
-    msvis::note_signals();
     exit_code = msvis::run_program(*transport, argc, argv);
   } catch (const std::exception& error) {
     msvis::print_last_error(transport.get(), error.what());

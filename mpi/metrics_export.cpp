@@ -12,7 +12,6 @@
 
 #include "base/bytes.h"
 #include "mpi/background.h"
-#include "mpi/signals.h"
 #include "msvis/error.h"
 #include "table/metrics_csv.h"
 #include "table/new_file.h"
@@ -55,23 +54,6 @@ class FileCommunicator {
 
  private:
   MPI_Comm communicator_ = MPI_COMM_NULL;
-};
-
-/// Process 0 alone looks at signals while it waits, so that it can clean up before the run ends.
-class SignalsOfProcess0 {
- public:
-  SignalsOfProcess0(Transport& transport, const std::function<void()>& idle) : transport_(transport), idle_(idle) {
-    if (transport.process() != 0) {
-      transport.set_idle_check(nullptr);
-    }
-  }
-  ~SignalsOfProcess0() { transport_.set_idle_check(idle_); }
-  SignalsOfProcess0(const SignalsOfProcess0&) = delete;
-  SignalsOfProcess0& operator=(const SignalsOfProcess0&) = delete;
-
- private:
-  Transport& transport_;
-  const std::function<void()>& idle_;
 };
 
 class Export {
@@ -209,7 +191,7 @@ class Export {
           }),
           hint);
     for (std::uint64_t round = 0; round < rounds; ++round) {
-      stop_at_signal();
+      agree(transport_, hooks_.stop_wanted(), hint);
       const std::string bytes = hand_out(round);
       agree(transport_, capture_fault([&] { table->write(bytes.empty() ? PieceRows{} : decode_piece(bytes)); }), hint);
     }
@@ -238,14 +220,6 @@ class Export {
     return transport_.all_to_all(std::move(outgoing), limits_.round_bytes, hint).front();
   }
 
-  /// Collective.
-  void stop_at_signal() {
-    const auto signal_number = static_cast<int>(transport_.maximum(noted_signal(), hint));
-    if (signal_number != 0) {
-      hooks_.interrupted(signal_number);
-    }
-  }
-
   Transport& transport_;
   const MetricsSpill* spill_;
   std::filesystem::path file_;
@@ -265,7 +239,6 @@ class Export {
 
 std::uint64_t export_metrics(Transport& transport, const MetricsSpill* spill, const std::filesystem::path& file,
                              const MetricsFileFacts& facts, const MetricsExportHooks& hooks, const MetricsExportLimits& limits) {
-  const SignalsOfProcess0 waiting(transport, hooks.idle);
   return Export(transport, spill, file, facts, hooks, limits).run();
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "mpi/transport.h"
 #include "table/metrics_hdf5.h"
@@ -14,8 +15,8 @@ namespace msvis {
 struct MetricsExportHooks {
   /// The idle check of the transport; called by process 0 again and again.
   std::function<void()> idle;
-  /// All processes, when one of them has noted a signal. Does not return.
-  std::function<void(int signal_number)> interrupted;
+  /// Each process, before a piece: a fault for which all shall stop, if there is one.
+  std::function<std::optional<Fault>()> stop_wanted;
   /// Process 0, main thread: the name of the file while it is written; empty: it has its final name, or is gone.
   std::function<void(const std::filesystem::path& temporary)> writing;
 };

@@ -29,13 +29,17 @@
 #include "merge/parameters.h"
 #include "merge/replicas.h"
 #include "mpi/background.h"
+#include "mpi/batches.h"
+#include "mpi/link_exchange.h"
 #include "mpi/metrics_export.h"
 #include "mpi/node_resources.h"
 #include "mpi/output_directory.h"
+#include "mpi/result_file.h"
 #include "mpi/run_report.h"
 #include "mpi/signals.h"
 #include "msvis/visdb.h"
 #include "report/summary.h"
+#include "run/run_identity.h"
 #include "run/run_item.h"
 #include "table/new_file.h"
 
@@ -52,12 +56,14 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t memory_per_json_byte = 6;
 constexpr std::uint64_t memory_of_any_item = std::uint64_t{16} << 20U;
 constexpr std::uint64_t percent_of_memory = 60;
-// Added to the name of the partial file.
-constexpr const char* metrics_suffix = "-metrics";
 // mpirun kills a second after its SIGTERM; the final progress line must be out by then.
 constexpr std::chrono::milliseconds pause_when_killed{600};
-// Time for process 0 to remove the partial file before another process, which got the same signal, ends all.
-constexpr std::chrono::milliseconds patience_with_process_0{800};
+// Process 0 gets the same signal, as a rule. If it does nothing for so long, another process ends all.
+constexpr std::chrono::seconds patience_with_process_0{5};
+constexpr std::size_t records_per_batch = 4096;
+constexpr std::string_view identity_key = "identity";
+// Added to the name of the partial file.
+constexpr const char* metrics_suffix = "-metrics";
 
 std::string utc_text(std::time_t time) {
   std::tm utc{};
@@ -89,11 +95,11 @@ struct SharedPlan {
   std::map<std::int64_t, std::vector<std::int64_t>> world_ranks;
 };
 
-SharedPlan share_of(const WorkPlan& plan, int processes) {
+SharedPlan share_of(const WorkPlan& plan, std::size_t open_items, int processes) {
   SharedPlan shared;
   shared.link_ranks = plan.link_ranks;
   shared.tensor_mode = plan.tensor_mode;
-  shared.divided = plan.tensor_mode && plan.items.size() < static_cast<std::size_t>(processes);
+  shared.divided = plan.tensor_mode && open_items < static_cast<std::size_t>(processes);
   for (const auto& item : plan.items) {
     shared.world_ranks[item.step].push_back(item.rank);
   }
@@ -129,6 +135,9 @@ SharedPlan unpack_shared_plan(std::string_view bytes) {
 // How many processes share each item: by bytes, every process has one share.
 std::vector<std::uint32_t> shares_of(const std::vector<WorkItem>& items, int processes) {
   std::vector<std::uint32_t> shares(items.size(), 1);
+  if (items.empty()) {
+    return shares;
+  }
   // One process after the other goes to the item whose shares are largest.
   for (auto left = static_cast<std::size_t>(processes) - items.size(); left > 0; --left) {
     std::size_t largest = 0;
@@ -189,29 +198,11 @@ class Program {
       summary_.finish_seconds = timed([this] { finish(); });
       exit_code = tell_result();
     } catch (const AgreedError& error) {
-      if (leads()) {
-        writer_.reset();
-        metrics_spill_.reset();
-        output_.reset();
-        report_->fatal(error.what());
-      }
-      exit_code = error.category() == ErrorCategory::usage ? exit_usage : exit_failed;
+      exit_code = leads() ? end_without_result(error) : exit_failed;
     }
     exit_code = static_cast<int>(transport_.maximum(exit_code, "ending"));
     transport_.set_idle_check(nullptr);
     return exit_code;
-  }
-
-  // Local, in an emergency: the file goes, whoever has it open.
-  void remove_partial_file() const {
-    if (!partial_file_.empty()) {
-      unlink(partial_file_.c_str());
-      unlink((partial_file_ + "-journal").c_str());
-      unlink((partial_file_ + metrics_suffix).c_str());
-    }
-    if (!metrics_temporary_.empty()) {
-      unlink(metrics_temporary_.c_str());
-    }
   }
 
   RunReport* report() { return report_ ? &*report_ : nullptr; }
@@ -223,31 +214,91 @@ class Program {
 
   // Called again and again in all waits.
   void idle() {
-    // Once the result has its name, the rest takes no time.
-    if (const int signal_number = noted_signal(); signal_number != 0 && !complete_) {
-      end_by_signal(signal_number);
-    }
     if (report_) {
       report_->progress().tick();
     }
+    const int signal_number = noted_signal();
+    // Once the result has its name, the rest takes no time. A schedule asks itself.
+    if (signal_number == 0 || complete_ || in_schedule_) {
+      return;
+    }
+    if (finishing_) {
+      file_->writer().interrupt();
+      return;
+    }
+    if (leads()) {
+      stop_wanted();
+      transport_.abort(end_without_result(interruption()));
+    }
+    const auto now = Clock::now();
+    signal_seen_ = signal_seen_.value_or(now);
+    if (now - *signal_seen_ > patience_with_process_0) {
+      transport_.abort(exit_interrupted);
+    }
   }
 
-  // Threads may be in the middle of anything, so that nothing is destroyed: the partial file is removed, the last lines are printed.
-  [[noreturn]] void end_by_signal(int signal_number) {
-    if (!leads()) {
-      std::this_thread::sleep_for(patience_with_process_0);
-      transport_.abort(exit_code_of_signal(signal_number));
-    }
-    remove_partial_file();
-    const std::string text = std::string("interrupted by signal ") + std::to_string(signal_number) + " (" + strsignal(signal_number) +
-                             "); no result was written";
-    report_->log().error(text);
-    report_->progress().error(text);
-    report_->progress().finish_soon(signal_number == SIGINT ? std::chrono::milliseconds(1100) : pause_when_killed);
-    print(stderr, "msvis-mpi: error: " + text + "\n");
-    remove_partial_file();  // a thread may have begun a new journal
-    transport_.abort(exit_code_of_signal(signal_number));
+  static AgreedError interruption() {
+    const int number = noted_signal();
+    return {ErrorCategory::interrupted, "interrupted by signal " + std::to_string(number) + " (" + strsignal(number) + ")"};
   }
+
+  // The page learns it at once: after a signal there may be little time.
+  std::optional<Fault> stop_wanted() {
+    if (noted_signal() == 0) {
+      return std::nullopt;
+    }
+    const std::string text = interruption().what();
+    if (report_) {
+      report_->progress().error(text);
+    }
+    return Fault{ErrorCategory::interrupted, text};
+  }
+
+  // Process 0. Says why there is no result, and what becomes of the unfinished one. Returns the exit code.
+  int end_without_result(const AgreedError& error) {
+    std::string text = error.what();
+    const bool interrupted = error.category() == ErrorCategory::interrupted;
+    const bool keyboard = noted_signal() == SIGINT;
+    bool kept = false;
+    if (file_ && !writes_json()) {
+      // What was done is worth keeping if the cause can go away; a requeued job finds even a file without anything done.
+      const bool may_go_on = interrupted || error.category() == ErrorCategory::io || error.category() == ErrorCategory::internal;
+      if (may_go_on) {
+        static_cast<void>(capture_fault([&] { file_->commit(); }));  // what was committed before stays, even now
+      }
+      const std::size_t done = file_->writer().durable_items();
+      kept = may_go_on && (done > 0 || (interrupted && !keyboard));
+      file_->keep(kept);
+      if (kept) {
+        text += "; " + pairs_text(done) + " of " + std::to_string(plan_.items.size()) + " done, kept in " + printable(partial_file_) +
+                ": the same command with --resume continues, or delete the file";
+      } else if (interrupted) {
+        text += "; no result was written";
+      }
+    }
+    file_.reset();
+    output_.reset();
+    if (interrupted) {
+      report_->log().error(text);
+      report_->progress().finish_soon(keyboard ? std::chrono::milliseconds(1100) : pause_when_killed);
+      print(stderr, "msvis-mpi: error: " + log_text(text) + "\n");
+      return kept || noted_signal() == SIGUSR1 ? exit_interrupted : exit_code_of_signal(noted_signal());
+    }
+    report_->fatal(text);
+    return error.category() == ErrorCategory::usage ? exit_usage : exit_failed;
+  }
+
+  // As long as it lives, signals are looked for by a schedule.
+  class InSchedule {
+   public:
+    explicit InSchedule(Program& program) : program_(program) { program_.in_schedule_ = true; }
+    ~InSchedule() { program_.in_schedule_ = false; }
+    InSchedule(const InSchedule&) = delete;
+    InSchedule& operator=(const InSchedule&) = delete;
+
+   private:
+    Program& program_;
+  };
 
   // --- before the work -------------------------------------------------------------------------------------------------------------
 
@@ -255,10 +306,14 @@ class Program {
     auto fault = capture_fault([&] {
       if (leads()) {
         prepare_output_and_plan();
+        open_result();
       }
     });
     agree(transport_, fault, "preparing the run");
-    std::string bytes = leads() ? pack(share_of(plan_, transport_.processes())) : std::string();
+    std::string bytes;
+    if (leads()) {
+      bytes = pack(share_of(plan_, open_items().size(), transport_.processes()));
+    }
     transport_.broadcast(bytes, "sending the plan");
     fault = capture_fault([&] { read_context(unpack_shared_plan(bytes)); });
     agree(transport_, fault, "reading rules and mapping");
@@ -280,21 +335,10 @@ class Program {
     if (options_.tensor_log) {
       context_->tensor_log = [](const std::string& line) { print(stderr, log_text(line) + "\n"); };
     }
-
-    fault = capture_fault([&] {
-      if (leads() && writes_json()) {
-        tell_beginning();
-      } else if (leads()) {
-        writer_.emplace(options_.output, options_.comparing());
-        partial_file_ = writer_->partial_path().string();
-        guard_against_crash(options_.progress_log, partial_file_);
-        if (!options_.metrics.empty()) {
-          metrics_spill_.emplace(partial_file_ + metrics_suffix);
-        }
-        tell_beginning();
-      }
-    });
-    agree(transport_, fault, "opening the result file");
+    if (leads()) {
+      guard_against_crash(options_.progress_log);
+      tell_beginning();
+    }
   }
 
   void prepare_output_and_plan() {
@@ -324,6 +368,121 @@ class Program {
     for (const auto& dropped : plan_.dropped) {
       report_->warning(dropped);
     }
+  }
+
+  // --- the result file, new or taken up again ------------------------------------------------------------------------------------------
+
+  void open_result() {
+    if (writes_json()) {
+      file_.emplace(options_, nullptr);
+      return;
+    }
+    const RunIdentity identity = identity_of(options_, MSVIS_VERSION, plan_.items);
+    const auto unfinished = VisDbWriter::partial_files(options_.output, options_.comparing());
+    if (options_.resume) {
+      resume_one_of(unfinished, identity);
+      if (!file_) {
+        report_->info("There is no unfinished result in " + printable(options_.output.string()) + ": the run begins anew");
+      }
+    } else if (!unfinished.empty()) {
+      report_->important_warning("the output directory holds the unfinished result " + printable(unfinished.front().filename().string()) +
+                                 " of another run: --resume continues it with the same options; if nobody works on it and you don't need "
+                                 "it, delete it");
+    }
+    if (!file_) {
+      file_.emplace(options_, std::make_unique<VisDbWriter>(options_.output, options_.comparing()));
+      if (!options_.metrics.empty()) {
+        file_->collect_metrics(MetricsSpill(file_->writer().partial_path().string() + metrics_suffix));
+      }
+      file_->writer().save(identity_key, pack(identity));
+      file_->commit();
+    }
+    partial_file_ = file_->writer().partial_path().string();
+  }
+
+  // The newest unfinished result that is of this run.
+  void resume_one_of(const std::vector<std::filesystem::path>& unfinished, const RunIdentity& identity) {
+    std::string reason;
+    for (const auto& path : unfinished) {
+      try {
+        resume(path, identity);
+        if (file_) {
+          return;
+        }
+      } catch (const Error& error) {
+        if (reason.empty()) {
+          reason = error.what();
+        }
+      }
+    }
+    if (!reason.empty()) {
+      throw Error(ErrorCategory::mismatch, "--resume is not possible: " + reason);
+    }
+  }
+
+  void resume(const std::filesystem::path& path, const RunIdentity& identity) {
+    auto writer = std::make_unique<VisDbWriter>(path);
+    std::vector<SavedItem> saved;
+    std::set<ResultFile::ItemKey> done;
+    writer->for_each_item([&](SavedItem&& item) {
+      if (item.done) {
+        done.emplace(item.step, item.rank);
+      }
+      saved.push_back(std::move(item));
+    });
+    const auto before = writer->saved(identity_key);
+    if (!before && writer->rows() == 0) {
+      report_->info(printable(path.filename().string()) + " was interrupted before anything was done");
+      writer->keep(false);
+      return;
+    }
+    if (!before) {
+      throw Error(ErrorCategory::format, "is no unfinished result of this program; delete it", path);
+    }
+    const auto differing = differences(unpack_run_identity(*before), identity, [&](std::int64_t step, std::int64_t rank) {
+      return done.contains({step, rank});
+    });
+    if (!differing.empty()) {
+      std::string text = "the unfinished result is of another run";
+      for (const auto& difference : differing) {
+        text += "; " + difference;
+      }
+      throw Error(ErrorCategory::mismatch, text + "; give the same options and input, or delete it and run without --resume", path);
+    }
+    file_.emplace(options_, std::move(writer));
+    if (!options_.metrics.empty()) {
+      file_->collect_metrics_again(path.string() + metrics_suffix);
+    }
+    std::string lost;
+    for (const SavedItem& item : saved) {
+      if (item.done) {
+        const ItemResult result = unpack_item_result(item.result);
+        file_->restore(result);
+        add_to_summary(result);
+      } else {
+        file_->take_back({item.step, item.rank});
+        lost += (lost.empty() ? "" : ", ") + item_name(item.step, item.rank);
+      }
+    }
+    file_->writer().save(identity_key, pack(identity));
+    file_->commit();
+    report_->info("Continuing " + printable(path.filename().string()) + ": " + pairs_text(done.size()) + " of " +
+                  std::to_string(plan_.items.size()) + " done");
+    if (!lost.empty()) {
+      report_->important_warning("in work when the earlier run ended, done again now: " + lost);
+    }
+  }
+
+  // Numbers of the items that are still to be done.
+  [[nodiscard]] std::vector<std::size_t> open_items() const {
+    std::vector<std::size_t> open;
+    for (std::size_t item = 0; item < plan_.items.size(); ++item) {
+      const auto outcome = file_->outcomes().find({plan_.items[item].step, plan_.items[item].rank});
+      if (outcome == file_->outcomes().end()) {
+        open.push_back(item);
+      }
+    }
+    return open;
   }
 
   // Before the work, not after it.
@@ -393,64 +552,70 @@ class Program {
     std::size_t item;
     WorkItem work;
     ItemResult result;
-    bool rows_given = false;
+    std::optional<ItemResult> whole;  // with the last part of an item: the result of all
+  };
+
+  // Of an item that is not complete yet. Writer thread.
+  struct OpenItem {
+    std::size_t parts = 0;  // without result
+    std::optional<ItemResult> joined;
+    std::map<std::uint32_t, std::string> deferred;  // by share
+    bool stored = false;                            // rows or records may be in the file
   };
 
   void run_items() {
-    const auto records = std::make_shared<LinkRecordStore>(transport_.processes());
+    const InSchedule in_schedule(*this);
     if (leads()) {
-      results_.resize(plan_.items.size());
-      const auto shares = divided_ ? shares_of(plan_.items, transport_.processes()) : std::vector<std::uint32_t>(plan_.items.size(), 1);
+      const std::vector<std::size_t> open = open_items();
+      std::vector<WorkItem> works;
       std::vector<std::uint64_t> costs;
-      for (std::size_t item = 0; item < plan_.items.size(); ++item) {
-        costs.push_back(plan_.items[item].cost());
-        for (std::uint32_t share = 0; share < shares[item]; ++share) {
-          add_part(item, share, shares[item], {});
-        }
+      for (const WorkItem& item : plan_.items) {
+        costs.push_back(item.cost());
+      }
+      for (const std::size_t item : open) {
+        works.push_back(plan_.items[item]);
       }
       report_->set_items(std::move(costs));
+      for (std::size_t item = 0, next = 0; item < plan_.items.size(); ++item) {
+        if (next < open.size() && open[next] == item) {
+          ++next;
+        } else {
+          report_->set_item_state(item, RunReport::ItemState::done);
+        }
+      }
+      const auto shares = divided_ ? shares_of(works, transport_.processes()) : std::vector<std::uint32_t>(works.size(), 1);
+      for (std::size_t k = 0; k < open.size(); ++k) {
+        for (std::uint32_t share = 0; share < shares[k]; ++share) {
+          add_part(open[k], share, shares[k], {});
+        }
+      }
     }
-    run_parts(records);
+    run_parts();
     if (divided_) {
       if (leads()) {
         add_parts_for_deferred();
       }
-      run_parts(records);
+      run_parts();
     }
-    link_records_ = records;
-
     const auto fault = capture_fault([&] {
       if (leads()) {
-        join_results();
         require_some_done();
-        for (const ItemResult& result : results_) {
-          if (result.record.status == "done") {
-            summary_.findings.merge(result.findings);
-            if (result.suggestions && !summary_.suggestions) {
-              summary_.suggestions.emplace();
-            }
-            if (result.suggestions) {
-              merge_suggestions(*summary_.suggestions, *result.suggestions);
-              mapping_usage_.add(result.mapping_usage);
-            }
-          }
-        }
         require_something_compared();
       }
     });
     agree(transport_, fault, "counting what was done");
-    drop_failed_links(*records);
   }
 
   void add_part(std::size_t item, std::uint32_t share, std::uint32_t shares, std::string deferred) {
-    Part& part = parts_.emplace_back(Part{item, plan_.items[item], {}});
+    Part& part = parts_.emplace_back(Part{item, plan_.items[item], {}, {}});
     part.work.share = share;
     part.work.shares = shares;
     part.work.deferred = std::move(deferred);
+    ++open_[item].parts;
   }
 
   // Collective. Runs the parts that have no result yet.
-  void run_parts(const std::shared_ptr<LinkRecordStore>& records) {
+  void run_parts() {
     std::vector<ScheduledItem> items;
     ScheduleLimits limits;
     const std::size_t first = first_open_part_;
@@ -464,19 +629,20 @@ class Program {
       }
     }
     ScheduleHooks hooks;
-    // The captured pointers keep alive what a thread needs that is left behind.
-    hooks.run = [context = std::shared_ptr<const RunContext>(context_), records](std::size_t, std::string_view bytes,
-                                                                                 const BatchSink& sink) {
-      return run_one(unpack_work_item(bytes), *context, *records, sink);
+    // The captured pointer keeps alive what a thread needs that is left behind.
+    hooks.run = [context = std::shared_ptr<const RunContext>(context_)](std::size_t, std::string_view bytes, const BatchSink& sink) {
+      return run_one(unpack_work_item(bytes), *context, sink);
     };
-    hooks.store = [this](std::size_t, std::string_view batch) {
-      if (is_metrics_batch(batch)) {
-        metrics_spill_->append(batch);
-      } else {
-        writer_->add(unpack_row_batch(batch));
-      }
+    hooks.store_start = [this, first](std::size_t part) {
+      const WorkItem& work = parts_[first + part].work;
+      file_->begin({work.step, work.rank});
+    };
+    hooks.store = [this, first](std::size_t part, std::string_view batch) {
+      open_[parts_[first + part].item].stored = true;
+      file_->store(batch);
     };
     hooks.store_result = [this, first](std::size_t part, std::string_view bytes) { store_result(parts_[first + part], bytes); };
+    hooks.stored = [this](bool idle) { file_->commit_if_due(idle); };
     hooks.started = [this, first](std::size_t part, int) {
       const Part& started = parts_[first + part];
       report_->set_item_state(started.item, RunReport::ItemState::started);
@@ -489,6 +655,12 @@ class Program {
     };
     hooks.finished = [this, first](std::size_t part, std::string&&) { tell_part(parts_[first + part]); };
     hooks.idle = [this] { idle(); };
+    hooks.stop_wanted = [this] { return stop_wanted(); };
+    hooks.stopped = [this] {
+      if (leads() && noted_signal() != 0) {  // before the workers are waited for: there may be little time
+        file_->commit();
+      }
+    };
     // The tensors of one item keep all threads of a process busy.
     run_schedule(transport_, std::move(items), tensor_mode_ ? 1 : threads_, hooks, limits);
     first_open_part_ = parts_.size();
@@ -496,85 +668,25 @@ class Program {
 
   // Nodes whose tensors were compared by several processes.
   void add_parts_for_deferred() {
-    std::map<std::size_t, std::vector<std::string>> found;
-    for (const Part& part : parts_) {
-      found[part.item].push_back(part.result.deferred);
-    }
-    for (const auto& [item, of_shares] : found) {
-      std::string deferred = join_deferred(of_shares);
-      const bool all_done = std::all_of(parts_.begin(), parts_.end(), [item = item](const Part& part) {
-        return part.item != item || part.result.record.status == "done";
-      });
-      if (!deferred.empty() && all_done) {
-        add_part(item, 0, static_cast<std::uint32_t>(of_shares.size()), std::move(deferred));
+    for (auto& [item, state] : open_) {
+      std::vector<std::string> of_shares;
+      for (auto& [share, deferred] : state.deferred) {
+        of_shares.push_back(std::move(deferred));
       }
+      add_part(item, 0, static_cast<std::uint32_t>(of_shares.size()), join_deferred(of_shares));
     }
   }
 
-  // One result for each item from those of its parts.
-  void join_results() {
-    std::vector<bool> begun(plan_.items.size(), false);
-    std::vector<bool> rows_given(plan_.items.size(), false);
-    for (Part& part : parts_) {
-      ItemResult& whole = results_[part.item];
-      rows_given[part.item] = rows_given[part.item] || part.rows_given;
-      if (!begun[part.item]) {
-        begun[part.item] = true;
-        whole = std::move(part.result);
-        continue;
-      }
-      whole.join(part.result);
-    }
-    for (std::size_t item = 0; item < results_.size(); ++item) {
-      if (results_[item].record.status != "done" && rows_given[item]) {
-        writer_->remove(results_[item].record.step, results_[item].record.rank);
-        if (metrics_spill_) {
-          metrics_spill_->remove(results_[item].record.step, results_[item].record.rank);
-        }
-      }
-    }
-  }
-
-  // Collective. A process may have done its share of an item that failed elsewhere.
-  void drop_failed_links(LinkRecordStore& records) {
-    if (!divided_) {
-      return;
-    }
-    ByteWriter out;
-    std::vector<std::int64_t> failed;
-    for (const ItemResult& result : results_) {
-      if (result.record.status != "done") {
-        failed.insert(failed.end(), {result.record.step, result.record.rank});
-      }
-    }
-    out.put_all(failed);
-    std::string bytes = out.take();
-    transport_.broadcast(bytes, "telling what failed");
-    failed = ByteReader(bytes).get_all([](ByteReader& in) { return in.get<std::int64_t>(); });
-    for (std::size_t k = 0; k + 1 < failed.size(); k += 2) {
-      records.drop(failed[k], failed[k + 1]);
-    }
-  }
-
-  // Worker thread, any process. Faults of the input are in the result; the text has a flag in front: whether rows may be on their way.
-  static std::string run_one(const WorkItem& item, const RunContext& context, LinkRecordStore& records, const BatchSink& sink) {
-    std::atomic<bool> rows_given = false;
+  // Worker thread, any process. Faults of the input are in the result.
+  static std::string run_one(const WorkItem& item, const RunContext& context, const BatchSink& sink) {
     ItemResult result;
     MetricsSink metrics;
     if (!context.options.metrics.empty()) {
-      metrics = [&](std::string&& batch) {
-        rows_given = true;
-        sink(std::move(batch));
-      };
+      metrics = [&](std::string&& batch) { sink(metrics_batch(batch)); };
     }
     try {
       result = run_item(
-          item, context,
-          [&](RowBatch&& batch) {
-            rows_given = true;
-            sink(msvis::pack(batch));
-          },
-          metrics);
+          item, context, [&](RowBatch&& batch) { sink(rows_batch(batch)); }, metrics);
     } catch (const Stopped&) {
       throw;
     } catch (const std::exception& error) {
@@ -585,23 +697,43 @@ class Program {
       result.record.error = item_name(item.step, item.rank) + ": " + error.what();
     }
     if (result.record.status == "done") {
-      records.add(result.links);
+      for (std::size_t first = 0; first < result.links.size(); first += records_per_batch) {
+        const std::size_t count = std::min(records_per_batch, result.links.size() - first);
+        sink(link_records_batch(item.step, item.rank, std::span(result.links).subspan(first, count)));
+      }
     }
-    result.links.clear();
-    ByteWriter out;
-    out.put(rows_given.load());
-    return out.take() + msvis::pack(result);
+    return msvis::pack(result);
   }
 
   // Writer thread of process 0. The main thread looks at the part only when the scheduler has handed it over.
-  static void store_result(Part& part, std::string_view bytes) {
-    part.rows_given = ByteReader(bytes).get<bool>();
-    part.result = unpack_item_result(bytes.substr(sizeof part.rows_given));
+  void store_result(Part& part, std::string_view bytes) {
+    part.result = unpack_item_result(bytes);
+    OpenItem& item = open_[part.item];
+    if (item.joined) {
+      item.joined->join(part.result);
+    } else {
+      item.joined = part.result;
+    }
+    if (part.work.deferred.empty() && !part.result.deferred.empty()) {
+      item.deferred[part.work.share] = part.result.deferred;
+    }
+    if (!part.work.deferred.empty()) {
+      item.deferred.clear();
+    }
+    if (--item.parts > 0) {
+      return;
+    }
+    if (!item.deferred.empty() && item.joined->record.status == "done") {
+      return;  // another part finishes it
+    }
+    item.joined->deferred.clear();
+    file_->end(*item.joined, item.stored);
+    part.whole = std::move(item.joined);
+    open_.erase(part.item);
   }
 
-  void tell_part(const Part& part) {
+  void tell_part(Part& part) {
     const ItemResult& result = part.result;
-    report_->set_item_state(part.item, RunReport::ItemState::done);
     for (const auto& warning : result.warnings) {
       report_->warning(warning);
     }
@@ -609,14 +741,33 @@ class Program {
       if (failed_items_.insert(part.item).second) {  // each share of a broken item says the same
         report_->item_error(result.record.error);
       }
+    } else {
+      const std::string share = part.work.shares > 1 && part.work.deferred.empty()
+                                    ? " (share " + std::to_string(part.work.share + 1) + " of " + std::to_string(part.work.shares) + ")"
+                                    : std::string();
+      report_->detail("Finished " + item_name(result.record.step, result.record.rank) + share + ": " +
+                      std::to_string(result.record.target_nodes + result.record.golden_nodes) + " nodes in " +
+                      seconds_text(result.record.seconds));
+    }
+    if (part.whole) {
+      report_->set_item_state(part.item, RunReport::ItemState::done);
+      add_to_summary(*part.whole);
+    }
+    part = Part{part.item, {}, {}, {}};  // thousands of them would add up
+  }
+
+  void add_to_summary(const ItemResult& result) {
+    if (result.record.status != "done") {
       return;
     }
-    const std::string share = part.work.shares > 1 && part.work.deferred.empty()
-                                  ? " (share " + std::to_string(part.work.share + 1) + " of " + std::to_string(part.work.shares) + ")"
-                                  : std::string();
-    report_->detail("Finished " + item_name(result.record.step, result.record.rank) + share + ": " +
-                    std::to_string(result.record.target_nodes + result.record.golden_nodes) + " nodes in " +
-                    seconds_text(result.record.seconds));
+    summary_.findings.merge(result.findings);
+    if (result.suggestions && !summary_.suggestions) {
+      summary_.suggestions.emplace();
+    }
+    if (result.suggestions) {
+      merge_suggestions(*summary_.suggestions, *result.suggestions);
+      mapping_usage_.add(result.mapping_usage);
+    }
   }
 
   // Wall time of a stage.
@@ -641,12 +792,11 @@ class Program {
   }
 
   void require_some_done() const {
-    const auto failed = static_cast<std::size_t>(
-        std::count_if(results_.begin(), results_.end(), [](const ItemResult& result) { return result.record.status != "done"; }));
-    if (failed < results_.size()) {
+    const std::size_t failed = file_->failed();
+    if (failed < file_->outcomes().size()) {
       return;
     }
-    const std::string first = results_.front().record.error;
+    const std::string& first = file_->outcomes().begin()->second.record.error;
     throw Error(ErrorCategory::format, failed == 1 ? first : "all " + pairs_text(failed) + " failed; the first: " + first);
   }
 
@@ -656,42 +806,32 @@ class Program {
     if (!context_->link_ranks) {
       return;
     }
+    const InSchedule in_schedule(*this);
+    LinkRecordSource source;
     if (leads()) {
       report_->info("Linking communication nodes across ranks");
+      VisDbWriter& writer = file_->writer();
+      source.bytes = writer.link_record_bytes();
+      source.for_each = [&writer](const std::function<void(std::string_view)>& use) { writer.for_each_link_records(use); };
     }
     LinkExchangeHooks hooks;
     hooks.store = [this](std::vector<Link>&& links) {
       for (const auto& link : links) {
-        writer_->set_link(link);
+        file_->writer().set_link(link);
       }
     };
     hooks.idle = [this] { idle(); };
-    const auto result = exchange_links(transport_, *link_records_, hooks, {}, {});
+    hooks.stop_wanted = [this] { return stop_wanted(); };
+    const auto result = exchange_links(transport_, source, hooks, {}, {});
     if (leads()) {
       linked_nodes_ = result.links;
       for (const auto& fault : result.faults) {
         report_->warning("some communication nodes stay without link: " + fault);
       }
       report_->info("Linked " + std::to_string(result.links) + " communication nodes");
-      warn_of_unequal_counts();
-    }
-  }
-
-  // Ranks that use a group unequally often shift each other's pairs.
-  void warn_of_unequal_counts() {
-    std::map<std::int64_t, std::vector<GroupCount>> by_step;
-    std::map<std::int64_t, std::vector<std::int64_t>> ranks;
-    for (ItemResult& result : results_) {
-      if (result.record.status == "done") {
-        auto& counts = by_step[result.record.step];
-        counts.insert(counts.end(), std::make_move_iterator(result.group_counts.begin()),
-                      std::make_move_iterator(result.group_counts.end()));
-        ranks[result.record.step].push_back(result.record.rank);
-      }
-    }
-    for (auto& [step, counts] : by_step) {
-      for (const std::string& warning : group_count_warnings(std::move(counts), ranks[step])) {
-        report_->warning(warning);
+      // Ranks that use a group unequally often shift each other's pairs.
+      for (const auto& sentence : file_->unequal_counts()) {
+        report_->warning(sentence);
       }
     }
   }
@@ -701,59 +841,58 @@ class Program {
     if (options_.metrics.empty()) {
       return;
     }
+    const InSchedule in_schedule(*this);
     MetricsFileFacts facts;
     facts.program_version = MSVIS_VERSION;
     facts.comparing = options_.comparing();
-    std::set<std::string_view> modes;
-    for (const auto& result : results_) {
-      if (result.mode) {
-        modes.insert(task_text(*result.mode));
-      }
-    }
-    facts.modes.assign(modes.begin(), modes.end());
-    MetricsExportHooks hooks;
-    hooks.idle = [this] { idle(); };
-    hooks.interrupted = [this](int signal_number) { end_by_signal(signal_number); };
-    hooks.writing = [this](const std::filesystem::path& temporary) {
-      metrics_temporary_ = temporary.string();
-      remove_at_crash(metrics_temporary_);
-    };
     if (leads()) {
+      std::set<std::string_view> modes;
+      for (const auto& [item, outcome] : file_->outcomes()) {
+        if (outcome.mode) {
+          modes.insert(task_text(*outcome.mode));
+        }
+      }
+      facts.modes.assign(modes.begin(), modes.end());
       report_->info("Writing the parameter table");
     }
+    MetricsExportHooks hooks;
+    hooks.idle = [this] { idle(); };
+    hooks.stop_wanted = [this] { return stop_wanted(); };
+    hooks.writing = [](const std::filesystem::path& temporary) { remove_at_crash(temporary.string()); };
     try {
       const auto start = Clock::now();
-      const std::uint64_t rows = export_metrics(transport_, metrics_spill_ ? &*metrics_spill_ : nullptr, options_.metrics, facts, hooks);
+      const std::uint64_t rows = export_metrics(transport_, leads() ? file_->metrics() : nullptr, options_.metrics, facts, hooks);
       if (leads()) {
         report_->info("Wrote " + std::to_string(rows) + " parameters to " + printable(options_.metrics.string()) + " in " +
                       seconds_text(std::chrono::duration<double>(Clock::now() - start).count()));
       }
     } catch (const AgreedError& error) {
+      if (error.category() == ErrorCategory::interrupted) {
+        throw;
+      }
       metrics_fault_ = error.what();
     }
-    metrics_spill_.reset();
   }
 
   void finish() {
     std::optional<Fault> fault;
     if (leads() && writes_json()) {
-      file_ = options_.output;
+      path_ = options_.output;
     } else if (leads()) {
       report_->info("Building the indexes");
-      fault = run_in_background([this] { write_result(); }, [this] { idle(); });
+      finishing_ = true;
+      fault = run_in_background([this] { path_ = file_->finish(run_record()); }, [this] { idle(); });
+      finishing_ = false;
+      if (fault && noted_signal() != 0) {
+        fault = stop_wanted();
+      }
+      complete_ = !fault;
     }
     agree(transport_, fault, "completing the result file");
     complete_ = true;
   }
 
-  // Background thread of process 0.
-  void write_result() {
-    const RunConfig config = make_config();
-    std::vector<ItemRecord> records;
-    records.reserve(results_.size());
-    for (const auto& result : results_) {
-      records.push_back(result.record);
-    }
+  [[nodiscard]] RunRecord run_record() const {
     RunRecord run;
     run.emplace_back("version", MSVIS_VERSION);
     std::string command_line;
@@ -766,35 +905,7 @@ class Program {
     run.emplace_back("ended", utc_text(std::time(nullptr)));
     run.emplace_back("processes", std::to_string(transport_.processes()));
     run.emplace_back("threads", std::to_string(all_threads_));
-    file_ = writer_->finish(config, records, run);
-    complete_ = true;
-  }
-
-  // Only pairs with rows count.
-  RunConfig make_config() const {
-    RunConfig config;
-    config.compare = options_.comparing();
-    config.overflow_check = options_.overflow_check;
-    std::set<std::int64_t> steps;
-    std::set<std::int64_t> ranks;
-    bool first = true;
-    for (const auto& result : results_) {  // ascending by (step, rank), as the plan is
-      if (result.record.status != "done") {
-        continue;
-      }
-      steps.insert(result.record.step);
-      ranks.insert(result.record.rank);
-      if (first) {
-        config.micro_steps = result.micro_steps;
-        config.mode = result.mode.value_or(config.mode);
-      } else if (options_.compat == Compat::standard) {
-        config.micro_steps = std::max(config.micro_steps, result.micro_steps);
-      }
-      first = false;
-    }
-    config.steps.assign(steps.begin(), steps.end());
-    config.ranks.assign(ranks.begin(), ranks.end());
-    return config;
+    return run;
   }
 
   // The exit code of process 0 counts.
@@ -810,19 +921,19 @@ class Program {
     warn_of_holes();
     warn_of_modes();
     report_->tell_left_out();
-    report_->info("Result: " + file_.string());
+    report_->info("Result: " + path_.string());
 
     summary_.version = MSVIS_VERSION;
     summary_.compare = options_.comparing();
     if (options_.comparing()) {
-      summary_.mode = task_text(make_config().mode);
+      summary_.mode = task_text(file_->config().mode);
     }
-    for (const auto& result : results_) {
-      summary_.items.push_back(result.record);
+    for (const auto& [item, outcome] : file_->outcomes()) {
+      summary_.items.push_back(outcome.record);
     }
     summary_.dropped = plan_.dropped;
     summary_.links = linked_nodes_;
-    summary_.file = file_;
+    summary_.file = path_;
     summary_.seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
     summary_.processes = transport_.processes();
     summary_.threads = all_threads_;
@@ -831,7 +942,7 @@ class Program {
     summary_.exit_code = failed > 0 ? exit_some_failed : finds_too_much() ? exit_found : exit_done;
     bool told = metrics_fault_.empty();
     if (!told) {
-      report_->fatal("the parameter table (--metrics): " + metrics_fault_ + "; the result is complete: " + file_.string());
+      report_->fatal("the parameter table (--metrics): " + metrics_fault_ + "; the result is complete: " + path_.string());
     }
     told = write_suggestions() && told;
     told = write_summary_json() && told;
@@ -864,7 +975,7 @@ class Program {
     if (file) {
       return true;
     }
-    report_->fatal(path.string() + ": could not be written (" + std::strerror(errno) + "); the result is complete: " + file_.string());
+    report_->fatal(path.string() + ": could not be written (" + std::strerror(errno) + "); the result is complete: " + path_.string());
     return false;
   }
 
@@ -902,12 +1013,12 @@ class Program {
   void warn_of_holes() {
     std::set<std::int64_t> steps;
     std::set<std::int64_t> ranks;
-    std::set<std::pair<std::int64_t, std::int64_t>> pairs;
-    for (const auto& result : results_) {
-      if (result.record.status == "done") {
-        steps.insert(result.record.step);
-        ranks.insert(result.record.rank);
-        pairs.emplace(result.record.step, result.record.rank);
+    std::set<ResultFile::ItemKey> pairs;
+    for (const auto& [item, outcome] : file_->outcomes()) {
+      if (outcome.done()) {
+        steps.insert(item.first);
+        ranks.insert(item.second);
+        pairs.insert(item);
       }
     }
     const std::size_t holes = steps.size() * ranks.size() - pairs.size();
@@ -928,9 +1039,9 @@ class Program {
 
   // The viewer knows one mode per file.
   void warn_of_modes() {
-    const ItemResult* first = nullptr;
-    for (const auto& result : results_) {
-      if (result.record.status != "done" || !result.mode) {
+    const Outcome* first = nullptr;
+    for (const auto& [item, result] : file_->outcomes()) {
+      if (!result.done() || !result.mode) {
         continue;
       }
       if (first == nullptr) {
@@ -951,30 +1062,30 @@ class Program {
   std::shared_ptr<RunContext> context_;  // not changed once work has begun
   bool tensor_mode_ = false;
   bool divided_ = false;
-  std::shared_ptr<LinkRecordStore> link_records_;
   std::vector<NodeResources> nodes_;
   unsigned threads_ = 1;
   unsigned all_threads_ = 1;
-  std::atomic<bool> complete_ = false;  // the result file has its final name
+  bool complete_ = false;     // the result file has its final name
+  bool in_schedule_ = false;  // which looks for signals itself
+  bool finishing_ = false;    // process 0: another thread has the result file
+  std::optional<Clock::time_point> signal_seen_;
 
   // Process 0 only.
   std::optional<RunReport> report_;
   std::optional<OutputDirectory> output_;
-  std::optional<VisDbWriter> writer_;
-  std::string partial_file_;                   // empty: none
-  std::optional<MetricsSpill> metrics_spill_;  // with --metrics
-  std::string metrics_temporary_;              // empty: none
+  std::optional<ResultFile> file_;
+  std::string partial_file_;  // empty: none
   std::string metrics_fault_;
   WorkPlan plan_;
   std::vector<Part> parts_;
   std::size_t first_open_part_ = 0;
+  std::map<std::size_t, OpenItem> open_;
   std::set<std::size_t> failed_items_;  // told already
-  std::vector<ItemResult> results_;     // by item
   RunSummary summary_;
   MappingUsage mapping_usage_;
   std::uint64_t linked_nodes_ = 0;
   std::time_t started_at_ = std::time(nullptr);
-  std::filesystem::path file_;
+  std::filesystem::path path_;  // of the finished file
 };
 
 // The page that starts a conversion waits for a final line, even when the options are wrong.
@@ -1028,7 +1139,6 @@ int run_program(Transport& transport, int argc, const char* const* argv) {
   } catch (const std::exception& error) {
     // Only this process knows: no agreement is possible any more.
     if (auto* report = program.report()) {
-      program.remove_partial_file();
       report->fatal(error.what());
     } else {
       print_last_error(&transport, error.what());

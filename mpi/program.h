@@ -12,7 +12,8 @@ inline constexpr int exit_done = 0;
 inline constexpr int exit_failed = 1;
 inline constexpr int exit_usage = 2;
 inline constexpr int exit_some_failed = 3;
-inline constexpr int exit_found = 5;  ///< --fail-on
+inline constexpr int exit_interrupted = 4;  ///< --resume goes on
+inline constexpr int exit_found = 5;        ///< --fail-on
 
 /// Collective. Parses the command line (process 0 decides), runs, and returns the exit code, the same in all processes. Only process 0
 /// prints. Ends the process itself when a signal was noted.

@@ -22,6 +22,10 @@ constexpr std::chrono::microseconds longest_wait{5'000};
 // A process without work waits for the end of the others.
 constexpr std::chrono::microseconds longest_wait_without_work{20'000};
 constexpr std::chrono::microseconds longest_wait_busy{200};
+constexpr std::chrono::milliseconds pause_of_writer{100};
+// For workers in the middle of an item. After a signal somebody may soon kill all.
+constexpr std::chrono::milliseconds grace{2000};
+constexpr std::chrono::milliseconds grace_when_interrupted{200};
 
 enum class Kind : std::uint8_t {
   item,     // from process 0: number, bytes
@@ -29,7 +33,7 @@ enum class Kind : std::uint8_t {
   grant,    // from process 0: send the batch offered first
   rows,     // to process 0: item, batch
   result,   // to process 0: item, result
-  fault,    // to process 0: text of an exception that stops the run
+  fault,    // to process 0: category and text of a fault that stops the run
   stop,     // from process 0: category and text; all end
   stopped,  // to process 0: the last message of a process that was stopped
   finish,   // from process 0: all is done
@@ -50,7 +54,7 @@ std::string make_message(Kind kind, std::uint64_t number, std::string_view rest 
 class WriterThread {
  public:
   struct Entry {
-    bool is_result = false;
+    enum class Kind : std::uint8_t { start, batch, result } kind = Kind::batch;
     std::size_t item = 0;
     std::string message;    // header and content; empty once a batch is stored
     std::size_t bytes = 0;  // of a batch
@@ -89,37 +93,76 @@ class WriterThread {
     name_thread("msvis-writer");
     for (;;) {
       Entry entry;
+      bool nothing_waits = false;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
+        const bool news =
+            changed_.wait_for(lock, hooks_.stored ? pause_of_writer : std::chrono::hours(1), [&] { return ending_ || !waiting_.empty(); });
         if (ending_) {
           return;
         }
+        if (!news) {
+          lock.unlock();
+          if (!finish_with(capture_fault([&] { call_stored(true); }))) {
+            return;
+          }
+          continue;
+        }
         entry = std::move(waiting_.front());
         waiting_.pop_front();
+        nothing_waits = waiting_.empty();
       }
       auto fault = capture_fault([&] {
-        const auto content = std::string_view(entry.message).substr(header_bytes);
-        if (!entry.is_result) {
-          hooks_.store(entry.item, content);
-        } else if (hooks_.store_result) {
-          hooks_.store_result(entry.item, content);
-        }
+        store(entry);
+        call_stored(nothing_waits);
       });
-      if (!entry.is_result) {
+      if (entry.kind == Entry::Kind::batch) {
         std::string().swap(entry.message);
       }
-      {
+      if (!fault && entry.kind != Entry::Kind::start) {
         const std::lock_guard lock(mutex_);
-        if (fault) {
-          fault_ = std::move(fault);
-          ending_ = true;
-        } else {
-          stored_.push_back(std::move(entry));
-        }
+        stored_.push_back(std::move(entry));
+      }
+      if (!finish_with(std::move(fault))) {
+        return;
       }
       wakeup_.notify();
     }
+  }
+
+  void store(const Entry& entry) {
+    if (entry.kind == Entry::Kind::start) {
+      if (hooks_.store_start) {
+        hooks_.store_start(entry.item);
+      }
+      return;
+    }
+    const auto content = std::string_view(entry.message).substr(header_bytes);
+    if (entry.kind == Entry::Kind::batch) {
+      hooks_.store(entry.item, content);
+    } else if (hooks_.store_result) {
+      hooks_.store_result(entry.item, content);
+    }
+  }
+
+  void call_stored(bool idle) {
+    if (hooks_.stored) {
+      hooks_.stored(idle);
+    }
+  }
+
+  // Whether the thread goes on.
+  bool finish_with(std::optional<Fault>&& fault) {
+    if (!fault) {
+      return true;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      fault_ = std::move(fault);
+      ending_ = true;
+    }
+    wakeup_.notify();
+    return false;
   }
 
   const ScheduleHooks& hooks_;
@@ -175,16 +218,16 @@ class Coordinator {
             });
           }
           const std::size_t bytes = message.bytes.size() - header_bytes;
-          writer_.give({false, number, std::move(message.bytes), bytes});
+          writer_.give({WriterThread::Entry::Kind::batch, number, std::move(message.bytes), bytes});
         }
         break;
       case Kind::result:
         if (!stopping_) {
-          writer_.give({true, number, std::move(message.bytes), 0});
+          writer_.give({WriterThread::Entry::Kind::result, number, std::move(message.bytes), 0});
         }
         break;
       case Kind::fault:
-        stop({ErrorCategory::internal, message.bytes.substr(header_bytes)});
+        stop({static_cast<ErrorCategory>(number), message.bytes.substr(header_bytes)});
         break;
       case Kind::stopped:
         ++stopped_;
@@ -203,7 +246,7 @@ class Coordinator {
     }
     for (auto& entry : writer_.take_stored()) {
       moved = true;
-      if (!entry.is_result) {
+      if (entry.kind == WriterThread::Entry::Kind::batch) {
         in_flight_ -= entry.bytes;
         continue;
       }
@@ -265,7 +308,7 @@ class Coordinator {
   }
 
   void stop(const Fault& fault) {
-    if (stopping_) {
+    if (stopping_ || finished_) {
       return;
     }
     stopping_ = true;
@@ -335,6 +378,7 @@ class Coordinator {
     ++nodes_[seat.node].in_work;
     nodes_[seat.node].memory += items_[item].memory;
     holders_[item] = process;
+    writer_.give({WriterThread::Entry::Kind::start, item, {}, 0});
     transport_.send(process, make_message(Kind::item, item, items_[item].bytes), hint);
     std::string().swap(items_[item].bytes);
     call_hook([&] {
@@ -379,13 +423,17 @@ void run_schedule(Transport& transport, std::vector<ScheduledItem> items, unsign
   }
 
   bool finished = false;
+  bool stop_asked = false;
   std::optional<Fault> stop_reason;
   std::size_t in_work = 0;
   const auto forward_results = [&] {
     bool moved = false;
     while (auto output = pool->take_non_batch()) {
       const bool is_fault = output->kind == WorkerPool::Output::Kind::fault;
-      transport.send(0, make_message(is_fault ? Kind::fault : Kind::result, output->item, output->bytes), hint);
+      transport.send(0,
+                     is_fault ? make_message(Kind::fault, static_cast<std::uint64_t>(ErrorCategory::internal), output->bytes)
+                              : make_message(Kind::result, output->item, output->bytes),
+                     hint);
       --in_work;
       moved = true;
     }
@@ -416,7 +464,7 @@ void run_schedule(Transport& transport, std::vector<ScheduledItem> items, unsign
       }
       case Kind::stop:
         stop_reason = Fault{static_cast<ErrorCategory>(number), message.bytes.substr(header_bytes)};
-        pool->stop();
+        pool->stop(stop_reason->category == ErrorCategory::interrupted ? grace_when_interrupted : grace);
         transport.send(0, make_message(Kind::stopped, 0), hint);
         break;
       case Kind::finish:
@@ -446,6 +494,12 @@ void run_schedule(Transport& transport, std::vector<ScheduledItem> items, unsign
     if (hooks.idle) {
       hooks.idle();
     }
+    if (hooks.stop_wanted && !stop_asked) {
+      if (const auto reason = hooks.stop_wanted()) {
+        stop_asked = true;
+        transport.send(0, make_message(Kind::fault, static_cast<std::uint64_t>(reason->category), reason->text), hint);
+      }
+    }
     if (moved) {
       backoff.reset();
       continue;
@@ -460,8 +514,11 @@ void run_schedule(Transport& transport, std::vector<ScheduledItem> items, unsign
     wakeup->wait(wait);
   }
   transport.finish_sends(hint);
-  pool.reset();
   coordinator.reset();
+  if (stop_reason && hooks.stopped) {
+    hooks.stopped();
+  }
+  pool.reset();
   if (stop_reason) {
     throw AgreedError(stop_reason->category, stop_reason->text);
   }

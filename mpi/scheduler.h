@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,21 +31,29 @@ struct ScheduleLimits {
 struct ScheduleHooks {
   /// Every process, in a worker thread.
   RunItem run;
+  /// Process 0, in the writer thread: before the first batch of an item. Optional.
+  std::function<void(std::size_t item)> store_start;
   /// Process 0, in the writer thread: batches of an item in the order in which it gave them. An exception stops the whole run.
   std::function<void(std::size_t item, std::string_view batch)> store;
   /// Process 0, in the writer thread, after all batches of the item. Optional.
   std::function<void(std::size_t item, std::string_view result)> store_result;
+  /// Process 0, in the writer thread: after each of the above, with whether nothing else waits, and now and then in a pause. Optional.
+  std::function<void(bool idle)> stored;
   /// Process 0, main thread; all optional.
   std::function<void(std::size_t item, int process)> started;
   std::function<void(std::size_t item)> rows_arrived;
   std::function<void(std::size_t item, std::string&& result)> finished;
+  /// Every process, main thread: after a stop, when nothing is stored any more and before the workers are waited for. Optional.
+  std::function<void()> stopped;
   /// Every process, main thread, at least every 50 ms. What it throws leaves run_schedule at once.
   std::function<void()> idle;
+  /// Every process, main thread, as often: a fault for which all shall stop, if there is one. Optional.
+  std::function<std::optional<Fault>()> stop_wanted;
 };
 
 /// Collective. Runs all items of process 0 (those of others are ignored). A process gets an item whenever one of its `threads` worker
 /// threads is free and the memory of its node allows (a node may always have one item). Returns when all results are stored.
-/// Throws AgreedError on all processes when a hook of process 0 or a `run` threw.
+/// Throws AgreedError on all processes when a hook of process 0 or a `run` threw, or when a process wants to stop.
 void run_schedule(Transport& transport, std::vector<ScheduledItem> items, unsigned threads, const ScheduleHooks& hooks,
                   const ScheduleLimits& limits);
 

@@ -21,7 +21,7 @@ void note_signals() {
   note.sa_handler = note_signal;
   note.sa_flags = SA_RESTART;
   sigemptyset(&note.sa_mask);
-  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     struct sigaction before {};
     sigaction(signal_number, nullptr, &before);
     if (before.sa_handler != SIG_IGN) {  // nohup, jobs in the background

@@ -3,13 +3,14 @@
 
 namespace msvis {
 
-/// SIGINT, SIGTERM and SIGHUP are only noted from now on; SIGPIPE and SIGXFSZ are ignored, so that a write fails with an error instead.
+/// SIGINT, SIGTERM, SIGHUP and SIGUSR1 are only noted from now on; SIGPIPE and SIGXFSZ are ignored, so that a write fails with an error
+/// instead.
 void note_signals();
 
 /// The signal that was noted first, or 0.
 int noted_signal();
 
-/// Exit code of a run that a signal ended: 130 from the keyboard, else 1.
+/// Exit code of a run that a signal ended and that can't be continued: 130 from the keyboard, else 1.
 int exit_code_of_signal(int signal_number);
 
 }  // namespace msvis

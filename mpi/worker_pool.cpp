@@ -13,7 +13,6 @@
 namespace msvis {
 namespace {
 
-constexpr std::chrono::seconds grace{2};
 std::atomic<unsigned> threads_left_behind{0};
 
 }  // namespace
@@ -34,6 +33,7 @@ struct WorkerPool::State {
   std::vector<std::size_t> new_batches;
   bool ending = false;   // no more items
   bool stopped = false;  // give up
+  std::chrono::milliseconds grace{};
   unsigned running = 0;
   std::vector<std::thread> threads;
 
@@ -120,7 +120,7 @@ WorkerPool::~WorkerPool() {
     const auto all_ended = [&] { return state_->running == 0; };
     if (!state_->stopped) {
       state_->thread_ended.wait(lock, all_ended);
-    } else if (!state_->thread_ended.wait_for(lock, grace, all_ended)) {
+    } else if (!state_->thread_ended.wait_for(lock, state_->grace, all_ended)) {
       threads_left_behind += state_->running;
       for (auto& thread : state_->threads) {
         thread.detach();
@@ -172,9 +172,10 @@ WorkerPool::Output WorkerPool::take_batch() {
   return output;
 }
 
-void WorkerPool::stop() {
+void WorkerPool::stop(std::chrono::milliseconds grace) {
   {
     const std::lock_guard lock(state_->mutex);
+    state_->grace = grace;
     state_->stopped = true;
   }
   state_->work_changed.notify_all();

@@ -1,6 +1,7 @@
 // The worker threads of one process and the bounded queue between them and the main thread. No MPI here.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -36,7 +37,7 @@ class WorkerPool {
 
   /// Batches wait in a queue of at most `queue_bytes` (or a single batch); a worker with more blocks. `wakeup` must outlive the run.
   WorkerPool(unsigned threads, RunItem run, std::size_t queue_bytes, std::shared_ptr<Wakeup> wakeup);
-  /// Stops and joins the workers. One that is in the middle of an item after stop() and does not end within `grace` is left behind
+  /// Stops and joins the workers. One that is in the middle of an item after stop() and does not end within its grace is left behind
   /// (see left_behind()): it can't be interrupted, and the process is about to end.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -51,7 +52,7 @@ class WorkerPool {
   /// Takes the batch at the front; there must be one.
   Output take_batch();
   /// No further work: items not begun are dropped, sinks throw.
-  void stop();
+  void stop(std::chrono::milliseconds grace);
 
   /// Number of worker threads of this program that were left behind. If it is not 0, the program must end by _Exit.
   static unsigned left_behind();

@@ -12,13 +12,14 @@ namespace msvis {
 
 /// What kind of thing went wrong. The command line maps it to an exit code.
 enum class ErrorCategory : std::uint8_t {
-  usage,     ///< wrong options (exit code 2)
-  path,      ///< a file or directory is missing, unreadable, of the wrong kind, or can't be written
-  format,    ///< the content of a file is not what it should be
-  mismatch,  ///< two dumps that can't be compared with each other
-  limit,     ///< a documented limit was exceeded
-  io,        ///< reading or writing failed although the path is good (disk full, ...)
-  internal,  ///< a fault of this program
+  usage,        ///< wrong options (exit code 2)
+  path,         ///< a file or directory is missing, unreadable, of the wrong kind, or can't be written
+  format,       ///< the content of a file is not what it should be
+  mismatch,     ///< two dumps that can't be compared with each other
+  limit,        ///< a documented limit was exceeded
+  io,           ///< reading or writing failed although the path is good (disk full, ...)
+  internal,     ///< a fault of this program
+  interrupted,  ///< somebody wants the run to end (a signal)
 };
 
 /// Thrown where a fault is found, caught at the boundary of a work item. `what()` is one line that names

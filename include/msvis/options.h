@@ -67,8 +67,15 @@ struct RunOptions {
   std::filesystem::path suggest_mapping;  ///< where suggested mapping rules go; empty: none are sought
   std::filesystem::path metrics;          ///< parameter table: name ends in .h5, .hdf5 or .csv; empty: none
   FailOn fail_on = FailOn::never;
-  std::optional<MergeOptions> merge;      ///< ranks are folded into one graph for each replica, which are matched fuzzily
-  std::vector<std::string> command_line;  ///< argv as given
+  std::optional<MergeOptions> merge;       ///< ranks are folded into one graph for each replica, which are matched fuzzily
+  bool resume = false;                     ///< continue the newest unfinished result in `output`
+  bool follow = false;                     ///< beside a job that still writes
+  double settle_seconds = 30;              ///< follow: a dump that has not changed for so long is complete
+  double poll_seconds = 5;                 ///< follow: between two looks at the directories
+  double idle_timeout_seconds = 0;         ///< follow: end when nothing has changed for so long; 0: never
+  std::optional<std::int64_t> until_step;  ///< follow: end when this step is complete
+  int nice = 0;                            ///< priority of the process, 0 to 19
+  std::vector<std::string> command_line;   ///< argv as given
 
   [[nodiscard]] bool comparing() const { return !golden.empty(); }
 };

@@ -88,20 +88,65 @@ struct ItemRecord {
 /// Key and value pairs of msvis_run: version, command line, options, times.
 using RunRecord = std::vector<std::pair<std::string, std::string>>;
 
-/// Writes `<directory>/<build|compare>_<timestamp>.vis.db` through a partial file whose name does not end in .vis.db.
-/// One thread at a time. All functions throw Error (io, path) naming the file.
+/// A (step, rank) in the partial file.
+struct SavedItem {
+  std::int64_t step = 0;
+  std::int64_t rank = 0;
+  bool done = false;   ///< else it was in work, or failed, when the file was last committed
+  std::string result;  ///< as given to end_item(); empty unless done
+};
+
+/// Writes `<directory>/<build|compare>_<timestamp>.vis.db` through a partial file whose name does not end in .vis.db. What has been
+/// committed survives the end of the program, the partial file can then be opened again. It has a rollback journal and is locked
+/// exclusively as long as it is open. What is needed only until the end (items in work, results of items, link records, counts) is kept in
+/// tables of its own, which the finished file does not have.
+/// One thread at a time (interrupt() aside). All functions throw Error (io, path) naming the file.
 class VisDbWriter {
  public:
   /// Opens the partial file with a time stamp that no file in the directory has yet. The directory must exist.
   VisDbWriter(const std::filesystem::path& directory, bool compare);
-  /// Removes the partial file unless finish() was reached.
+  /// Opens a partial file that an earlier run left, and takes back what was not committed. Throws Error (path) if another run has it open,
+  /// Error (format) if it is none of this program.
+  explicit VisDbWriter(const std::filesystem::path& partial);
+  /// The partial files in a directory, newest first; a directory that can't be read has none.
+  static std::vector<std::filesystem::path> partial_files(const std::filesystem::path& directory, bool compare);
+  /// Removes the partial file unless finish() was reached or keep(true) was called.
   ~VisDbWriter();
   VisDbWriter(const VisDbWriter&) = delete;
   VisDbWriter& operator=(const VisDbWriter&) = delete;
 
   void add(const RowBatch& batch);
-  /// Takes back all rows of one (step, rank), for an item that failed half way.
+  /// Takes back all rows, link records and counts of one (step, rank), for an item that failed half way or was lost in work.
   void remove(std::int64_t step, std::int64_t rank);
+  /// Notes that an item is in work; before its first row.
+  void begin_item(std::int64_t step, std::int64_t rank);
+  /// Notes that all rows of an item are there; `result` is opaque here.
+  void end_item(std::int64_t step, std::int64_t rank, std::string_view result);
+  /// All items that were begun, ascending by (step, rank).
+  void for_each_item(const std::function<void(SavedItem&&)>& use);
+
+  /// Packed link records of a (step, rank); opaque here. A later call adds.
+  void add_link_records(std::int64_t step, std::int64_t rank, std::string_view records);
+  [[nodiscard]] std::uint64_t link_record_bytes();
+  void for_each_link_records(const std::function<void(std::string_view records)>& use);
+  void add_group_counts(const std::vector<GroupCount>& counts);
+  /// The counts of one (step, side, group_id, api) after the other, in this order, each by rank.
+  void for_each_group(const std::function<void(std::vector<GroupCount>&& counts)>& use);
+
+  /// Texts that a later run needs to know (what it must agree with, ...).
+  void save(std::string_view key, std::string_view value);
+  [[nodiscard]] std::optional<std::string> saved(std::string_view key);
+
+  /// Makes durable what was written so far.
+  void commit();
+  /// Number of finished items that are durable.
+  [[nodiscard]] std::size_t durable_items() const;
+  /// Whether it is time for it: in a pause (`idle`) soon, else every few seconds, and never so often that it costs more than a tenth.
+  [[nodiscard]] bool commit_is_due(bool idle) const;
+  /// From any thread: a finish() that is going on throws soon; the file stays as it was committed last.
+  void interrupt();
+  /// Whether the partial file stays when the writer ends. So it does if it was there before, else not.
+  void keep(bool keep);
   /// Sets matched_distributed of one node.
   void set_link(const Link& link);
   /// Writes configuration and run tables, builds the indexes, syncs and renames. Returns the final path.

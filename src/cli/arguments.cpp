@@ -40,6 +40,13 @@ constexpr std::array kSpecs{
     OptionSpec{"", "--fail-on", Arity::one, false},
     OptionSpec{"", "--cp", Arity::many, false},
     OptionSpec{"", "--ep", Arity::many, false},
+    OptionSpec{"", "--resume", Arity::flag, false},
+    OptionSpec{"", "--nice", Arity::one, false},
+    OptionSpec{"", "--follow", Arity::flag, false},
+    OptionSpec{"", "--settle", Arity::one, false},
+    OptionSpec{"", "--poll", Arity::one, false},
+    OptionSpec{"", "--idle-timeout", Arity::one, false},
+    OptionSpec{"", "--until-step", Arity::one, false},
 };
 
 std::string_view without_dashes(std::string_view name) {

@@ -26,6 +26,7 @@ using cli::selection_of;
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
+constexpr int kNiceBesideAJob = 10;
 
 /// Ends the parsing: what to print and how the program ends.
 struct Stop {
@@ -38,6 +39,24 @@ CLI::Validator is_table_file() {
             const std::string_view name = text;
             const bool known = name.ends_with(".h5") || name.ends_with(".hdf5") || name.ends_with(".csv");
             return known ? std::string() : printable(text) + " does not tell the format; give a name that ends in .h5, .hdf5 or .csv";
+          },
+          "", ""};
+}
+
+CLI::Validator is_whole(std::int64_t least, std::int64_t most) {
+  return {[least, most](const std::string& text) {
+            const auto number = read_number<std::int64_t>(text);
+            return number && *number >= least && *number <= most ? std::string()
+                                                                 : printable(text) + " is no whole number from " + std::to_string(least) +
+                                                                       (most == INT64_MAX ? " up" : " to " + std::to_string(most));
+          },
+          "", ""};
+}
+
+CLI::Validator is_seconds() {
+  return {[](const std::string& text) {
+            const auto seconds = read_number<double>(text);
+            return seconds && *seconds >= 0 && *seconds <= 1e9 ? std::string() : printable(text) + " is no number of seconds";
           },
           "", ""};
 }
@@ -92,7 +111,8 @@ constexpr const char* kFooter =
     "  msvis-mpi -tp ms -gp pt -o result -lm mapping.yaml               MindSpore against PyTorch\n"
     "\n"
     "Exit codes: 0 complete; 1 no result (also when nothing could be compared); 2 wrong usage; 3 complete, but some steps or\n"
-    "ranks failed; 5 differences found (--fail-on); 130 interrupted.";
+    "ranks failed; 4 interrupted, --resume continues; 5 differences found (--fail-on); 130 interrupted from the keyboard before\n"
+    "anything was done.";
 
 /// The options as CLI11 sees them: values as text, checked by validators that speak of the option.
 struct Values {
@@ -100,7 +120,8 @@ struct Values {
   std::vector<std::string> rank_size, tp, pp, vpp, cp, ep, order;
   std::string compat = "standard", links = "standard", fail_on = "never";
   std::string steps, ranks, threads = "0", io_depth = "0", ignore_rules, summary_json, suggest_mapping, metrics;
-  bool drop_cache = false;
+  std::string settle = "30", poll = "5", idle_timeout = "0", until_step, nice;
+  bool drop_cache = false, resume = false, follow = false;
   bool overflow_check = false, fuzzy_match = false, tensor_log = false, progress_log = false;
 };
 
@@ -114,6 +135,7 @@ class CommandLine {
     declare_paths();
     declare_comparison();
     declare_run();
+    declare_follow();
     declare_merging();
     flag("--help", help_shown_, "this text", "Help");
     flag("--version", help_shown_, "the version", "Help");
@@ -213,8 +235,25 @@ class CommandLine {
          group, "N")
         ->check(is_count("pairs of files", "as many as threads"));
     flag("--drop-cache", values_.drop_cache, "give the page cache of tensor files back, for a run\nbeside a training job", group);
+    flag("--resume", values_.resume, "continue the unfinished result that an earlier run left in\n-o (begins anew if there is none)",
+         group);
+    text("--nice", values_.nice, "lower the priority, 0 to 19 (default: 0, with --follow 10)", group, "N")->check(is_whole(0, 19));
     flag("--is_print_compare_log", values_.tensor_log, "a line on stderr for each compared tensor", group);
     flag("--is_print_progress_log", values_.progress_log, "progress lines for the viewer on stdout", group);
+  }
+
+  void declare_follow() {
+    const std::string group = "Beside a running job";
+    flag("--follow", values_.follow,
+         "compare each step and rank as soon as the job has written it;\nresults of each step in OUTPUT/step{N}, of all at the end", group);
+    text("--settle", values_.settle,
+         "a dump is complete when the next step of its rank exists, or\nwhen it has not changed for so long (default: 30)", group,
+         "SECONDS")
+        ->check(is_seconds());
+    text("--poll", values_.poll, "time between two looks at the directories (default: 5)", group, "SECONDS")->check(is_seconds());
+    text("--idle-timeout", values_.idle_timeout, "end when nothing has changed for so long; 0: never\n(default: 0)", group, "SECONDS")
+        ->check(is_seconds());
+    text("--until-step", values_.until_step, "end when this step is complete (default: none)", group, "N")->check(is_whole(0, INT64_MAX));
   }
 
   void declare_merging() {
@@ -302,6 +341,17 @@ void check_merging(const Arguments& arguments, const Values& values, std::vector
   }
 }
 
+void check_follow(const Arguments& arguments, const Values& values, std::vector<std::string>& warnings) {
+  if (values.follow && arguments.has("--rank_size")) {
+    throw Stop{"--follow can't merge ranks; leave --rank_size away, or run without --follow when the job has ended"};
+  }
+  for (const char* name : {"--settle", "--poll", "--idle-timeout", "--until-step"}) {
+    if (!values.follow && arguments.has(name)) {
+      warnings.push_back(std::string(name) + " has no effect without --follow");
+    }
+  }
+}
+
 void check_required(const Values& values) {
   std::string missing;
   if (values.target.empty()) {
@@ -356,7 +406,14 @@ RunOptions to_options(const Arguments& arguments, const Values& values) {
   options.links = values.links == "extended" ? LinkMode::extended : LinkMode::standard;
   options.threads = read_number<unsigned>(values.threads).value_or(0);
   options.io_depth = read_number<unsigned>(values.io_depth).value_or(0);
-  options.drop_cache = values.drop_cache;
+  options.drop_cache = values.drop_cache || values.follow;
+  options.resume = values.resume;
+  options.follow = values.follow;
+  options.settle_seconds = read_number<double>(values.settle).value_or(options.settle_seconds);
+  options.poll_seconds = read_number<double>(values.poll).value_or(options.poll_seconds);
+  options.idle_timeout_seconds = read_number<double>(values.idle_timeout).value_or(0);
+  options.until_step = read_number<std::int64_t>(values.until_step);
+  options.nice = read_number<int>(values.nice).value_or(values.follow ? kNiceBesideAJob : 0);
   options.steps = selection_of(values.steps);
   options.ranks = selection_of(values.ranks);
   options.ignore_rules = values.ignore_rules;
@@ -406,6 +463,7 @@ ParsedCommandLine parse(std::span<const std::string> words) {
     const Values& values = command_line.parse(arguments);
     check_required(values);
     check_merging(arguments, values, result.warnings);
+    check_follow(arguments, values, result.warnings);
     if (values.golden.empty() && !values.suggest_mapping.empty()) {
       result.warnings.emplace_back("--suggest-mapping has no effect without -gp");
     }

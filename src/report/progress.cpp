@@ -27,11 +27,10 @@ std::string duration_text(double seconds) {
 }
 
 // Written by guard_against_crash() before a signal can come, read by the handler.
-std::array<char, 512> crash_lines{};                     // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-std::array<char, 512> crash_end_line{};                  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-std::array<char, 4200> crash_file{};                     // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-std::array<char, 4200> crash_file_beside{};              // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-volatile std::sig_atomic_t crash_file_beside_there = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<char, 512> crash_lines{};              // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<char, 512> crash_end_line{};           // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<char, 4200> crash_file{};              // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+volatile std::sig_atomic_t crash_file_there = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 // May be called in a signal handler.
 void write_text(const char* text) {
@@ -41,11 +40,8 @@ void write_text(const char* text) {
 
 extern "C" void on_crash(int signal_number) {
   // Only calls that are allowed in a signal handler. The default action was restored by SA_RESETHAND.
-  if (crash_file[0] != '\0') {
+  if (crash_file_there != 0) {
     unlink(crash_file.data());
-  }
-  if (crash_file_beside_there != 0) {
-    unlink(crash_file_beside.data());
   }
   if (crash_lines[0] != '\0') {
     write_text(crash_lines.data());
@@ -169,14 +165,11 @@ void Progress::draw_bar(bool last) {
   print(options_.bar, bar);
 }
 
-void guard_against_crash(bool progress_lines, const std::string& partial_file) {
+void guard_against_crash(bool progress_lines) {
   if (progress_lines) {
     const std::vector<std::string> errors = {"the program ended unexpectedly (internal fault)"};
     copy_text(crash_lines, progress_text(0, true, errors) + "\n");
     copy_text(crash_end_line, progress_text(0, false, errors) + "\n");
-  }
-  if (partial_file.size() < crash_file.size()) {
-    copy_text(crash_file, partial_file);
   }
   struct sigaction action {};
   action.sa_handler = on_crash;
@@ -188,10 +181,10 @@ void guard_against_crash(bool progress_lines, const std::string& partial_file) {
 }
 
 void remove_at_crash(const std::string& file) {
-  crash_file_beside_there = 0;
-  if (!file.empty() && file.size() < crash_file_beside.size()) {
-    copy_text(crash_file_beside, file);
-    crash_file_beside_there = 1;
+  crash_file_there = 0;
+  if (!file.empty() && file.size() < crash_file.size()) {
+    copy_text(crash_file, file);
+    crash_file_there = 1;
   }
 }
 

@@ -59,11 +59,11 @@ class Progress {
   bool finished_ = false;
 };
 
-/// From now on, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) prints an error line and the final line of -progress_log on stdout and
-/// removes `partial_file` (if not empty) before the process dies of the signal, so that the page does not wait for ever.
-void guard_against_crash(bool progress_lines, const std::string& partial_file);
+/// From now on, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) prints an error line and the final line of -progress_log on stdout before
+/// the process dies of the signal, so that the page does not wait for ever.
+void guard_against_crash(bool progress_lines);
 
-/// A file that a crash, too, must not leave behind; the last one given counts, an empty name is none. One thread.
+/// A file that a crash must not leave behind; the last one given counts, an empty name is none. One thread.
 void remove_at_crash(const std::string& file);
 
 }  // namespace msvis

@@ -5,42 +5,6 @@
 namespace msvis {
 namespace {
 
-void put_link(ByteWriter& out, const LinkRecord& record) {
-  out.put(record.key[0]);
-  out.put(record.key[1]);
-  out.put(record.step);
-  out.put(record.rank);
-  out.put(record.side);
-  out.put(record.kind);
-  out.put(record.is_root);
-  out.put(record.sends);
-  out.put(record.assumed_root);
-  out.put(record.index);
-  out.put(record.node_order);
-  out.put(record.operation);
-  out.put(record.name);
-  out.put_all(record.group_ranks);
-}
-
-LinkRecord get_link(ByteReader& in) {
-  LinkRecord record;
-  record.key[0] = in.get<std::uint64_t>();
-  record.key[1] = in.get<std::uint64_t>();
-  record.step = in.get<std::int64_t>();
-  record.rank = in.get<std::int64_t>();
-  record.side = in.get<Side>();
-  record.kind = in.get<LinkKind>();
-  record.is_root = in.get<bool>();
-  record.sends = in.get<bool>();
-  record.assumed_root = in.get<bool>();
-  record.index = in.get_string();
-  record.node_order = in.get<std::uint32_t>();
-  record.operation = in.get<std::uint32_t>();
-  record.name = in.get_string();
-  record.group_ranks = in.get_all([](ByteReader& reader) { return reader.get<std::int64_t>(); });
-  return record;
-}
-
 void put_count(ByteWriter& out, const GroupCount& count) {
   out.put(count.side);
   out.put(count.step);
@@ -110,7 +74,6 @@ std::string pack(const ItemResult& result) {
   out.put(result.mode.has_value());
   out.put(result.mode.value_or(CompareMode::summary));
   out.put(result.micro_steps);
-  out.put_all(result.links, put_link);
   out.put_all(result.group_counts, put_count);
   put(out, result.findings);
   out.put(result.suggestions ? pack(*result.suggestions) : std::string());
@@ -139,7 +102,6 @@ ItemResult unpack_item_result(std::string_view bytes) {
     result.mode = mode;
   }
   result.micro_steps = in.get<std::int64_t>();
-  result.links = in.get_all(get_link);
   result.group_counts = in.get_all(get_count);
   result.findings = get_findings(in);
   if (const std::string_view suggestions = in.get_view(); !suggestions.empty()) {

@@ -50,6 +50,7 @@ struct ItemResult {
   std::vector<std::string> warnings;  ///< one sentence each, naming step, rank and side
 };
 
+/// Without the link records, which go a way of their own (links/packed_records.h).
 std::string pack(const ItemResult& result);
 ItemResult unpack_item_result(std::string_view bytes);
 std::string pack(const WorkItem& item);

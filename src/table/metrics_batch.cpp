@@ -418,10 +418,6 @@ T cut(std::string_view& bytes) {
 
 }  // namespace
 
-bool is_metrics_batch(std::string_view bytes) {
-  return bytes.starts_with(batch_mark);
-}
-
 MetricsBatchHeader read_metrics_header(std::string_view bytes) {
   ByteReader in(bytes);
   return get_header(in);

@@ -45,9 +45,6 @@ struct MetricsBatch {
   std::string_view packed_rows;
 };
 
-/// Whether bytes of the stream of rows are a batch of this kind (and not rows of the result file).
-bool is_metrics_batch(std::string_view bytes);
-
 /// Both throw Error (internal) on anything that make_metrics_batches did not write.
 MetricsBatchHeader read_metrics_header(std::string_view bytes);
 MetricsBatch unpack_metrics_batch(std::string_view bytes);

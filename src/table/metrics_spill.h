@@ -27,7 +27,7 @@ class MetricsSpill {
   /// Opens the file of an interrupted run and drops all behind `committed` bytes, a value of size(). Throws as well if a frame before that
   /// is damaged.
   static MetricsSpill resume(std::filesystem::path file, std::uint64_t committed);
-  /// Removes the file, unless keep() was called.
+  /// Removes the file, unless keep(true) was called.
   ~MetricsSpill();
   MetricsSpill(MetricsSpill&& other) noexcept;
   MetricsSpill& operator=(MetricsSpill&&) = delete;
@@ -43,8 +43,8 @@ class MetricsSpill {
   /// Forgets what was added behind `size` bytes, a value that size() had.
   void truncate(std::uint64_t size);
   void sync();
-  /// The file stays when the object goes.
-  void keep() { kept_ = true; }
+  /// Whether the file stays when the object goes.
+  void keep(bool keep) { kept_ = keep; }
   [[nodiscard]] const std::filesystem::path& path() const { return file_; }
 
   /// Batches that count, sorted by step, rank and block; batches of one block stand in the order in which they came.

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "msvis/error.h"
@@ -52,9 +55,32 @@ int rename_without_replacing(int directory, const std::string& from, const std::
   return ::renameat(directory, from.c_str(), directory, onto.c_str()) == 0 ? 0 : errno;
 }
 
+struct Stamp {
+  std::size_t begin = 0;
+  std::time_t time = 0;
+};
+
+/// Where in `<prefix><YYYYMMDDhhmmss>.vis.db.partial` the time stamp stands; nothing for other names.
+std::optional<Stamp> stamp_of(const std::string& name) {
+  constexpr std::string_view ending = ".vis.db.partial";
+  constexpr std::size_t digits = 14;
+  if (!name.ends_with(ending) || name.size() < digits + ending.size()) {
+    return std::nullopt;
+  }
+  const std::size_t begin = name.size() - ending.size() - digits;
+  const std::string text = name.substr(begin, digits);
+  struct tm local {};
+  const char* end = text.find_first_not_of("0123456789") == std::string::npos ? ::strptime(text.c_str(), "%Y%m%d%H%M%S", &local) : nullptr;
+  if (end == nullptr || *end != '\0') {
+    return std::nullopt;
+  }
+  local.tm_isdst = -1;
+  return Stamp{begin, std::mktime(&local)};
+}
+
 }  // namespace
 
-PartialFile::PartialFile(const std::filesystem::path& directory, const std::string& prefix, std::time_t now) : prefix_(prefix) {
+void PartialFile::open_directory(const std::filesystem::path& directory) {
   std::error_code ignored;
   directory_ = std::filesystem::absolute(directory, ignored);
   if (ignored) {
@@ -68,6 +94,46 @@ PartialFile::PartialFile(const std::filesystem::path& directory, const std::stri
   if (::access(directory_prefix_.c_str(), F_OK) != 0) {
     directory_prefix_ = directory_.string() + "/";
   }
+}
+
+PartialFile::PartialFile(const std::filesystem::path& existing) {
+  const std::string name = existing.filename().string();
+  const auto stamp = stamp_of(name);
+  if (!stamp) {
+    throw Error(ErrorCategory::path, "the name is none of an unfinished result", existing);
+  }
+  prefix_ = name.substr(0, stamp->begin);
+  time_ = stamp->time;
+  open_directory(existing.parent_path());
+  path_ = directory_ / name;
+  struct stat status {};
+  if (::fstatat(directory_descriptor_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) {
+    close_directory();
+    throw Error(ErrorCategory::path, "the unfinished result is no regular file", existing);
+  }
+  kept_ = true;
+}
+
+std::vector<std::filesystem::path> PartialFile::find(const std::filesystem::path& directory, const std::string& prefix) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const auto stamp = stamp_of(name);
+    if (stamp && name.substr(0, stamp->begin) == prefix) {
+      names.push_back(name);
+    }
+  }
+  std::sort(names.rbegin(), names.rend());  // the stamps have one length
+  std::vector<std::filesystem::path> files;
+  for (const auto& name : names) {
+    files.push_back(directory / name);
+  }
+  return files;
+}
+
+PartialFile::PartialFile(const std::filesystem::path& directory, const std::string& prefix, std::time_t now) : prefix_(prefix) {
+  open_directory(directory);
   for (int tried = 0; tried < name_tries; ++tried) {
     time_ = now + tried;
     const std::string name = final_name(time_);
@@ -100,8 +166,13 @@ PartialFile::PartialFile(const std::filesystem::path& directory, const std::stri
 }
 
 PartialFile::~PartialFile() {
-  if (!published_) {
-    ::unlinkat(directory_descriptor_, (name() + "-journal").c_str(), 0);
+  const std::string journal = name() + "-journal";
+  struct stat status {};
+  if (kept_ && ::fstatat(directory_descriptor_, journal.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_size == 0) {
+    ::unlinkat(directory_descriptor_, journal.c_str(), 0);  // nothing to roll back
+  }
+  if (!published_ && !kept_) {
+    ::unlinkat(directory_descriptor_, journal.c_str(), 0);
     ::unlinkat(directory_descriptor_, name().c_str(), 0);
   }
   close_directory();

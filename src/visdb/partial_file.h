@@ -4,6 +4,7 @@
 #include <ctime>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace msvis {
 
@@ -13,7 +14,11 @@ class PartialFile {
   /// Creates the file with the first time stamp from `now` on (local time) for which neither the final nor the partial name exists.
   /// Throws Error (path) if the directory can't be used, Error (io) if the file can't be created.
   PartialFile(const std::filesystem::path& directory, const std::string& prefix, std::time_t now);
-  /// Removes the file, and its journal, unless publish() was reached.
+  /// Takes over a file that an earlier run left. Throws Error (path) if its name is none of a partial file or it can't be opened.
+  explicit PartialFile(const std::filesystem::path& existing);
+  /// The files of this form in a directory, newest time stamp first.
+  static std::vector<std::filesystem::path> find(const std::filesystem::path& directory, const std::string& prefix);
+  /// Removes the file, and its journal, unless publish() was reached or keep(true) was called.
   ~PartialFile();
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
@@ -23,12 +28,15 @@ class PartialFile {
   [[nodiscard]] const std::string& directory_prefix() const { return directory_prefix_; }
   [[nodiscard]] std::string name() const { return path_.filename().string(); }
 
+  void keep(bool keep) { kept_ = keep; }
+
   /// Syncs the file, which nobody may have open any more, gives it its final name without replacing any file, and syncs the directory. If
   /// the final name has been taken meanwhile, the next free second is used. Returns the final path. Throws Error (io).
   std::filesystem::path publish();
 
  private:
   [[nodiscard]] std::string final_name(std::time_t time) const;
+  void open_directory(const std::filesystem::path& directory);
   void close_directory() noexcept;
 
   std::filesystem::path directory_;
@@ -38,6 +46,7 @@ class PartialFile {
   std::time_t time_ = 0;
   int directory_descriptor_ = -1;
   bool published_ = false;
+  bool kept_ = false;
 };
 
 }  // namespace msvis

@@ -96,11 +96,19 @@ std::uint64_t Database::changes() const {
 }
 
 void Database::close() {
+  const std::lock_guard lock(ending_);
   const int code = sqlite3_close(handle_);
   if (code != SQLITE_OK) {
     fail(code, "can't close");
   }
   handle_ = nullptr;
+}
+
+void Database::interrupt() {
+  const std::lock_guard lock(ending_);
+  if (handle_ != nullptr) {
+    sqlite3_interrupt(handle_);
+  }
 }
 
 void Database::fail(int code, const char* doing) const {
@@ -136,6 +144,10 @@ bool is_lock_failure(int code) {
   return primary == SQLITE_BUSY || primary == SQLITE_PERM || primary == SQLITE_PROTOCOL || primary == SQLITE_NOLFS;
 }
 
+bool is_busy(int code) {
+  return (code & 0xFF) == SQLITE_BUSY;
+}
+
 Statement::Statement(Database& database, std::string_view sql) : database_(database) {
   const int code =
       sqlite3_prepare_v3(database_.handle(), sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &handle_, nullptr);
@@ -167,6 +179,32 @@ void Statement::bind(int place, double number) {
 
 void Statement::bind_null(int place) {
   check(sqlite3_bind_null(handle_, place));
+}
+
+void Statement::bind_blob(int place, std::string_view bytes) {
+  check(sqlite3_bind_blob64(handle_, place, bytes.empty() ? "" : bytes.data(), bytes.size(), SQLITE_STATIC));
+}
+
+bool Statement::next() {
+  const int code = sqlite3_step(handle_);
+  if (code == SQLITE_ROW) {
+    return true;
+  }
+  if (code != SQLITE_DONE) {
+    sqlite3_reset(handle_);
+    database_.fail(code, "can't read");
+  }
+  check(sqlite3_reset(handle_));
+  return false;
+}
+
+std::int64_t Statement::number(int column) const {
+  return sqlite3_column_int64(handle_, column);
+}
+
+std::string_view Statement::text(int column) const {
+  const auto* bytes = static_cast<const char*>(sqlite3_column_blob(handle_, column));
+  return bytes == nullptr ? std::string_view() : std::string_view(bytes, static_cast<std::size_t>(sqlite3_column_bytes(handle_, column)));
 }
 
 void Statement::run() {

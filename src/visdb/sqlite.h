@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ class Database {
   [[nodiscard]] std::uint64_t changes() const;
   /// Closes the file and reports what closing can report. All statements must be gone.
   void close();
+  /// From any thread: what is running fails soon.
+  void interrupt();
   [[nodiscard]] sqlite3* handle() const { return handle_; }
   /// Throws the Error for a result code of SQLite.
   [[noreturn]] void fail(int code, const char* doing) const;
@@ -40,10 +43,13 @@ class Database {
   std::unique_ptr<FileSystem> file_system_;
   std::filesystem::path shown_;
   sqlite3* handle_ = nullptr;
+  std::mutex ending_;  // interrupt() against close()
 };
 
-/// Whether a failure of this code means that the file system can't lock files.
+/// Whether a failure of this code means that the file system can't lock files, or that somebody else has the lock.
 bool is_lock_failure(int code);
+/// Whether somebody else has the lock.
+bool is_busy(int code);
 
 /// A prepared statement. Bound texts must live until step().
 class Statement {
@@ -57,8 +63,14 @@ class Statement {
   void bind(int place, std::int64_t number);
   void bind(int place, double number);
   void bind_null(int place);
+  void bind_blob(int place, std::string_view bytes);
   /// Runs the statement once and makes it ready for the next values; bindings stay.
   void run();
+  /// The next row of a query; false, and ready for the next values, after the last.
+  bool next();
+  // Columns of the row, from 0; texts and blobs live until the next call.
+  [[nodiscard]] std::int64_t number(int column) const;
+  [[nodiscard]] std::string_view text(int column) const;
 
  private:
   void check(int code) const;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <tuple>
 
+#include "links/packed_records.h"
 #include "mpi_test_main.h"
 
 namespace msvis {
@@ -78,24 +80,31 @@ struct Exchanged {
   LinkExchangeResult result;
 };
 
-// Shares the records out over the processes in an uneven way.
-Exchanged exchange(const std::vector<LinkRecord>& records, const LinkExchangeLimits& limits, const ScheduleLimits& schedule_limits) {
-  auto& t = transport();
-  LinkRecordStore store(t.processes());
-  std::vector<LinkRecord> own;
-  for (std::size_t k = 0; k < records.size(); ++k) {
-    const auto holder = k % 3 == 0 ? 0 : static_cast<int>(k % static_cast<std::size_t>(t.processes()));
-    if (holder == t.process()) {
-      own.push_back(records[k]);
+// As the partial file would give them: pieces of different sizes, on process 0 only.
+LinkRecordSource source_of(const std::vector<LinkRecord>& records) {
+  LinkRecordSource source;
+  if (transport().process() == 0) {
+    std::vector<std::string> pieces;
+    std::size_t size = 0;
+    for (std::size_t begin = 0; begin < records.size(); begin += size) {
+      size = std::min(size * 2 % 97 + 1, records.size() - begin);
+      pieces.push_back(pack_link_records(std::span(records).subspan(begin, size)));
+      source.bytes += pieces.back().size();
     }
+    source.for_each = [pieces = std::move(pieces)](const std::function<void(std::string_view)>& use) {
+      for (const std::string& piece : pieces) {
+        use(piece);
+      }
+    };
   }
-  const auto half = own.begin() + static_cast<std::ptrdiff_t>(own.size() / 2);
-  store.add({own.begin(), half});
-  store.add({half, own.end()});
+  return source;
+}
+
+Exchanged exchange(const std::vector<LinkRecord>& records, const LinkExchangeLimits& limits, const ScheduleLimits& schedule_limits) {
   Exchanged exchanged;
   LinkExchangeHooks hooks;
   hooks.store = [&](std::vector<Link>&& links) { exchanged.links.insert(exchanged.links.end(), links.begin(), links.end()); };
-  exchanged.result = exchange_links(t, store, hooks, limits, schedule_limits);
+  exchanged.result = exchange_links(transport(), source_of(records), hooks, limits, schedule_limits);
   return exchanged;
 }
 
@@ -156,16 +165,26 @@ TEST(LinkExchange, RecordsTravelUnchanged) {
   }
 }
 
+TEST(LinkExchange, AFailingSourceEndsItEverywhere) {
+  Random random(8);
+  auto source = source_of(random_records(random, 6, 60));
+  if (source.for_each) {
+    source.for_each = [all = source.for_each](const std::function<void(std::string_view)>& use) {
+      all(use);
+      throw Error(ErrorCategory::io, "the disk can't be read");
+    };
+  }
+  LinkExchangeHooks hooks;
+  hooks.store = [](std::vector<Link>&&) {};
+  EXPECT_THROW(exchange_links(transport(), source, hooks, {}, {}), AgreedError);
+}
+
 TEST(LinkExchange, AFailingStoreEndsItEverywhere) {
   Random random(7);
   const auto records = random_records(random, 6, 60);
-  LinkRecordStore store(transport().processes());
-  if (transport().process() == transport().processes() - 1) {
-    store.add(records);
-  }
   LinkExchangeHooks hooks;
   hooks.store = [](std::vector<Link>&&) { throw Error(ErrorCategory::io, "the disk is full"); };
-  EXPECT_THROW(exchange_links(transport(), store, hooks, {}, {}), AgreedError);
+  EXPECT_THROW(exchange_links(transport(), source_of(records), hooks, {}, {}), AgreedError);
 }
 
 }  // namespace

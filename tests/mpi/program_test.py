@@ -310,14 +310,16 @@ class Signals(ProgramTest):
 
     def test_keyboard(self):
         code, _, stderr = self.interrupt(0, signal.SIGINT)
-        self.assertEqual(code, 130, stderr)
-        self.assertEqual(left_in(self.output), [])
+        self.assertIn(code, (4, 130), stderr)
+        self.assertEqual(len(left_in(self.output)), 0 if code == 130 else 1, "kept if anything was done")
         self.assertIn("interrupted", stderr)
 
     def test_termination_with_progress(self):
         code, stdout, stderr = self.interrupt(0, signal.SIGTERM, ("-progress_log",))
-        self.assertEqual(code, 1, stderr)
-        self.assertEqual(left_in(self.output), [])
+        self.assertEqual(code, 4, stderr)
+        self.assertEqual(results_in(self.output), [])
+        self.assertEqual(len(left_in(self.output)), 1)
+        self.assertIn("--resume", stderr)
         lines = progress_lines(stdout)
         self.assertTrue(lines[-2]["process_running"])
         self.assertFalse(lines[-1]["process_running"])
@@ -326,7 +328,6 @@ class Signals(ProgramTest):
         code, stdout, stderr = self.interrupt(2, signal.SIGTERM, ("-progress_log",))
         self.assertNotEqual(code, 0, stderr)
         self.assertEqual(results_in(self.output), [])
-        self.assertEqual(left_in(self.output), [])
         self.assertFalse(progress_lines(stdout)[-1]["process_running"])
 
     def test_while_the_table_is_written(self):
@@ -352,6 +353,7 @@ class Signals(ProgramTest):
 
 
 def main():
+    """For the modules that build on this one, too."""
     global OPTIONS
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)

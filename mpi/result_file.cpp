@@ -1,0 +1,169 @@
+#include "mpi/result_file.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/bytes.h"
+#include "mpi/batches.h"
+
+namespace msvis {
+
+namespace {
+
+constexpr std::string_view metrics_bytes_key = "bytes of the parameter table";
+
+}  // namespace
+
+void ResultFile::begin(const ItemKey& item) {
+  if (writer_) {
+    writer_->begin_item(item.first, item.second);
+  }
+}
+
+void ResultFile::store(std::string_view batch) {
+  ByteReader in(batch);
+  switch (in.get<BatchKind>()) {
+    case BatchKind::rows:
+      writer_->add(unpack_row_batch(batch.substr(sizeof(BatchKind))));
+      return;
+    case BatchKind::link_records: {
+      const auto step = in.get<std::int64_t>();
+      const auto rank = in.get<std::int64_t>();
+      writer_->add_link_records(step, rank, in.get_view());
+      return;
+    }
+    case BatchKind::metrics:
+      if (spill_) {
+        spill_->append(batch.substr(sizeof(BatchKind)));
+      }
+      return;
+  }
+  throw Error(ErrorCategory::internal, "a batch of unknown kind");
+}
+
+void ResultFile::note(const ItemResult& result) {
+  outcomes_[{result.record.step, result.record.rank}] = {result.record, result.mode, result.micro_steps};
+}
+
+void ResultFile::end(const ItemResult& result, bool stored) {
+  note(result);
+  if (!writer_) {
+    return;
+  }
+  const ItemRecord& record = result.record;
+  if (record.status == "done") {
+    writer_->add_group_counts(result.group_counts);
+    writer_->end_item(record.step, record.rank, pack(result));
+  } else if (stored) {
+    remove({record.step, record.rank});
+  }
+}
+
+void ResultFile::remove(const ItemKey& item) {
+  writer_->remove(item.first, item.second);
+  if (spill_) {
+    spill_->remove(item.first, item.second);
+  }
+}
+
+void ResultFile::restore(const ItemResult& result) {
+  note(result);
+}
+
+void ResultFile::take_back(const ItemKey& item) {
+  outcomes_.erase(item);
+  remove(item);
+}
+
+void ResultFile::collect_metrics_again(const std::filesystem::path& spill) {
+  const auto bytes = writer_->saved(metrics_bytes_key);
+  spill_.emplace(MetricsSpill::resume(spill, bytes ? std::stoull(*bytes) : 0));
+  spill_->keep(true);
+}
+
+void ResultFile::commit() {
+  if (!writer_) {
+    return;
+  }
+  if (spill_) {
+    spill_->sync();
+    writer_->save(metrics_bytes_key, std::to_string(spill_->size()));
+  }
+  writer_->commit();
+}
+
+void ResultFile::commit_if_due(bool idle) {
+  if (writer_ && writer_->commit_is_due(idle)) {
+    commit();
+  }
+}
+
+void ResultFile::keep(bool keep) {
+  writer_->keep(keep);
+  if (spill_) {
+    spill_->keep(keep);
+  }
+}
+
+std::size_t ResultFile::failed() const {
+  return static_cast<std::size_t>(std::count_if(outcomes_.begin(), outcomes_.end(), [](const auto& item) { return !item.second.done(); }));
+}
+
+RunConfig ResultFile::config() const {
+  RunConfig config;
+  config.compare = options_.comparing();
+  config.overflow_check = options_.overflow_check;
+  std::set<std::int64_t> steps;
+  std::set<std::int64_t> ranks;
+  bool first = true;
+  for (const auto& [item, outcome] : outcomes_) {
+    if (!outcome.done()) {
+      continue;
+    }
+    steps.insert(item.first);
+    ranks.insert(item.second);
+    if (first) {
+      config.micro_steps = outcome.micro_steps;
+      config.mode = outcome.mode.value_or(config.mode);
+    } else if (options_.compat == Compat::standard) {
+      config.micro_steps = std::max(config.micro_steps, outcome.micro_steps);
+    }
+    first = false;
+  }
+  config.steps.assign(steps.begin(), steps.end());
+  config.ranks.assign(ranks.begin(), ranks.end());
+  return config;
+}
+
+std::vector<std::string> ResultFile::unequal_counts() {
+  std::map<std::int64_t, std::vector<std::int64_t>> ranks;
+  for (const auto& [item, outcome] : outcomes_) {
+    if (outcome.done()) {
+      ranks[item.first].push_back(item.second);
+    }
+  }
+  std::vector<std::string> sentences;
+  writer_->for_each_group([&](std::vector<GroupCount>&& counts) {
+    const std::int64_t step = counts.front().step;
+    for (std::string& sentence : group_count_warnings(std::move(counts), ranks[step])) {
+      sentences.push_back(std::move(sentence));
+    }
+  });
+  return sentences;
+}
+
+std::filesystem::path ResultFile::finish(const RunRecord& run) {
+  std::vector<ItemRecord> records;
+  records.reserve(outcomes_.size());
+  for (const auto& [item, outcome] : outcomes_) {
+    records.push_back(outcome.record);
+  }
+  auto path = writer_->finish(config(), records, run);
+  if (spill_) {
+    spill_->keep(false);
+    spill_.reset();
+  }
+  return path;
+}
+
+}  // namespace msvis
