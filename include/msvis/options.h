@@ -38,7 +38,9 @@ struct MergeSide {
 /// Folding of the ranks of one model replica into one graph.
 struct MergeOptions {
   MergeSide target;
-  MergeSide golden;      ///< unused in a build
+  MergeSide golden;  ///< unused in a build
+  /// Whether the two sides of a comparison have unlike numbers of replicas, so that micro-batches are paired by their number in the job.
+  [[nodiscard]] bool unlike_replicas() const { return target.dp() != golden.dp(); }
   bool as_json = false;  ///< a build writes the dumps of the merged graphs instead of a db file
 };
 

@@ -30,7 +30,8 @@ struct WorkItem {
   // With more processes than items, the tensors of an item are divided among several processes.
   std::uint32_t share = 0;
   std::uint32_t shares = 1;
-  std::vector<Replica> replicas;  ///< target and golden, where ranks are merged; else empty
+  std::vector<Replica> replicas;  ///< where ranks are merged, the one of the target, then those of the golden (several if these have unlike
+                                  ///< numbers of replicas); else empty
   std::string deferred;           ///< not empty: only the nodes that no share owns are to be finished, from what the shares found
   [[nodiscard]] std::uint64_t cost() const { return json_bytes + tensor_bytes; }
 };

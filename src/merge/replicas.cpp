@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -166,24 +167,31 @@ void plan_replicas(WorkPlan& plan, const RunOptions& options) {
       sides.push_back(options.compat == Compat::reference ? reference_replicas(step.replicas[side], sizes, grid, what, plan.warnings)
                                                           : standard_replicas(step.replicas[side], grid));
     }
-    if (comparing && sides[0].size() != sides[1].size()) {
+    if (comparing && options.compat == Compat::reference && sides[0].size() != sides[1].size()) {
       throw Error(ErrorCategory::mismatch, "merging gives " + std::to_string(sides[0].size()) + " graphs of the target (-tp) and " +
                                                std::to_string(sides[1].size()) +
-                                               " of the golden (-gp); both need as many data-parallel replicas");
+                                               " of the golden (-gp); with --compat=reference both need as many data-parallel replicas");
     }
     for (std::size_t k = 0; k < sides[0].size(); ++k) {
       WorkItem item;
       item.step = step.step;
       item.rank = sides[0][k].main;
-      for (const auto& side : sides) {
-        item.replicas.push_back(side[k]);
-        for (const std::int64_t rank : side[k].ranks) {
-          item.json_bytes += layout::json_bytes(rank_directory(side[k], rank));
+      item.replicas.push_back(sides[0][k]);
+      if (comparing) {
+        // With as many replicas on both sides it is the k-th; else all that run a micro-batch of the k-th target replica.
+        const std::size_t common = std::gcd(sides[0].size(), sides[1].size());
+        for (std::size_t other = k % common; other < sides[1].size(); other += common) {
+          item.replicas.push_back(sides[1][other]);
+        }
+      }
+      for (const Replica& replica : item.replicas) {
+        for (const std::int64_t rank : replica.ranks) {
+          item.json_bytes += layout::json_bytes(rank_directory(replica, rank));
         }
       }
       item.target = rank_directory(item.replicas.front(), item.rank);
       if (comparing) {
-        item.golden = rank_directory(item.replicas.back(), item.replicas.back().main);
+        item.golden = rank_directory(item.replicas[1], item.replicas[1].main);
       }
       items.push_back(std::move(item));
     }

@@ -213,10 +213,56 @@ class ItemRun {
     }
   }
 
+  /// Micro-batches are paired by their number in the job: that is right only if both jobs had the same data in the same order. Gradients of
+  /// parameters are sums over the micro-batches of a replica, which can't be compared then.
+  void check_micro_batches() {
+    for (const std::uint32_t child : target_.children(0)) {
+      const Node& ours = target_.nodes[child];
+      if (ours.link == no_node || ours.type != NodeType::module) {
+        continue;
+      }
+      const Node& theirs = golden_.nodes[ours.link];
+      for (std::uint32_t at = ours.inputs_begin; at < ours.outputs_begin; ++at) {
+        const Item& item = target_.items[at];
+        const std::uint32_t other = theirs.inputs_begin + (at - ours.inputs_begin);
+        if (other >= theirs.outputs_begin || !item.dtype.is_string() || item.dtype.text().find("int") == std::string_view::npos) {
+          continue;
+        }
+        const Item& partner = golden_.items[other];
+        for (std::size_t statistic = 0; statistic < item.stats.size(); ++statistic) {
+          if (item.stats[statistic].is_number() && partner.stats[statistic].is_number() &&
+              item.stats[statistic].number() != partner.stats[statistic].number()) {
+            throw Error(
+                ErrorCategory::mismatch,
+                "the two sides have unlike numbers of data-parallel replicas, so that micro-batches are paired by their number in the "
+                "job; but " +
+                    std::string(item.key) + " differs from that of the golden side: the jobs had not the same data in the same order");
+          }
+        }
+      }
+    }
+    std::uint64_t gradients = 0;
+    for (Node& node : target_.nodes) {
+      if (node.link != no_node && node.name.find(".parameters_grad") != std::string_view::npos) {
+        golden_.nodes[node.link].link = no_node;
+        node.link = no_node;
+        ++gradients;
+      }
+    }
+    if (gradients > 0) {
+      warn(Side::target,
+           std::to_string(gradients) +
+               " gradients of parameters are not compared: with unlike numbers of replicas they are sums over other micro-batches");
+    }
+  }
+
   void compare() {
     std::vector<std::string> warnings;
     const CompareMode mode = choose_mode(target_.dump, golden_.dump, context_.options.layer_mapping, warnings);
     match(warnings);
+    if (merging() && context_.options.compat == Compat::standard && context_.options.merge->unlike_replicas()) {
+      check_micro_batches();
+    }
     if (leads() && (!context_.options.suggest_mapping.empty() || !context_.options.summary_json.empty())) {
       result_.suggestions = suggest(target_, golden_, mapping(), context_.options.compat);
     }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "merge/micro_batches.h"
 #include "merge/reference.h"
 #include "merge/replicas.h"
 #include "merge/standard.h"
@@ -15,21 +17,15 @@ namespace {
 
 class Merging {
  public:
-  Merging(const Replica& replica, const MergeSide& sizes, const RunContext& context)
-      : replica_(replica), sizes_(sizes), context_(context) {}
+  /// `replicas`: one, or several of the golden side that are compared with one of the target.
+  Merging(std::span<const Replica> replicas, Side side, const RunContext& context)
+      : replicas_(replicas),
+        side_(side),
+        sizes_(side == Side::target ? context.options.merge->target : context.options.merge->golden),
+        context_(context) {}
 
-  MergedReplica run() {
-    std::uint32_t main = 0;
-    if (context_.options.compat == Compat::reference) {
-      std::map<std::int64_t, std::uint32_t> by_number;
-      for (const std::int64_t rank : replica_.ranks) {
-        by_number[rank] = read(forest_, rank, KeepPayload::all);
-      }
-      main = merge_reference(forest_, by_number, merge_strategy(sizes_), replica_.tp_groups, replica_.pp_groups, sizes_.vpp);
-    } else {
-      const RankSource source = [this](Forest& forest, std::int64_t rank, KeepPayload keep) { return read(forest, rank, keep); };
-      main = merge_standard(forest_, RankGrid(sizes_, ""), replica_.number, sizes_.vpp, source, result_.tally, result_.warnings);
-    }
+  MergedReplica run(std::int64_t target_replica) {
+    const std::uint32_t main = context_.options.compat == Compat::reference ? run_reference() : run_standard(target_replica);
     if (paged_) {
       result_.micro_steps = forest_.ranks[main].micro_steps;
     }
@@ -39,9 +35,40 @@ class Merging {
   }
 
  private:
-  std::uint32_t read(Forest& forest, std::int64_t rank, KeepPayload keep) {
+  std::uint32_t run_reference() {
+    const Replica& replica = replicas_.front();
+    std::map<std::int64_t, std::uint32_t> by_number;
+    for (const std::int64_t rank : replica.ranks) {
+      by_number[rank] = read(forest_, replica, rank, KeepPayload::all);
+    }
+    return merge_reference(forest_, by_number, merge_strategy(sizes_), replica.tp_groups, replica.pp_groups, sizes_.vpp);
+  }
+
+  std::uint32_t run_standard(std::int64_t target_replica) {
+    const MergeOptions& options = *context_.options.merge;
+    const bool unlike = context_.options.comparing() && options.unlike_replicas();
+    std::vector<std::uint32_t> mains;
+    for (const Replica& replica : replicas_) {
+      const RankSource source = [&](Forest& forest, std::int64_t rank, KeepPayload keep) { return read(forest, replica, rank, keep); };
+      const std::uint32_t main =
+          merge_standard(forest_, RankGrid(sizes_, ""), replica.number, sizes_.vpp, source, result_.tally, result_.warnings);
+      if (unlike) {
+        number_micro_batches(forest_, main, replica.number, sizes_.dp());
+        if (side_ == Side::golden) {
+          keep_micro_batches(forest_, main, target_replica, options.target.dp());
+        }
+      }
+      mains.push_back(main);
+    }
+    if (mains.size() > 1) {
+      join_replicas(forest_, mains.front(), std::span<const std::uint32_t>(mains).subspan(1));
+    }
+    return mains.front();
+  }
+
+  std::uint32_t read(Forest& forest, const Replica& replica, std::int64_t rank, KeepPayload keep) {
     const Compat compat = context_.options.compat;
-    Graph graph = build_graph(Dump::read(rank_directory(replica_, rank)), compat);
+    Graph graph = build_graph(Dump::read(rank_directory(replica, rank)), compat);
     std::int64_t micro_steps = 1;
     if (paged_) {
       micro_steps = assign_micro_steps(graph, nullptr, compat);
@@ -83,7 +110,8 @@ class Merging {
     }
   }
 
-  const Replica& replica_;
+  std::span<const Replica> replicas_;
+  Side side_;
   const MergeSide& sizes_;
   const RunContext& context_;
   Forest forest_;
@@ -95,9 +123,8 @@ class Merging {
 }  // namespace
 
 MergedReplica merge_replica(const WorkItem& item, Side side, const RunContext& context) {
-  const MergeOptions& options = *context.options.merge;
-  return side == Side::target ? Merging(item.replicas.front(), options.target, context).run()
-                              : Merging(item.replicas.back(), options.golden, context).run();
+  const std::span<const Replica> replicas(item.replicas);
+  return Merging(side == Side::target ? replicas.first(1) : replicas.subspan(1), side, context).run(replicas.front().number);
 }
 
 }  // namespace msvis
