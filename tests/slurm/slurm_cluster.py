@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "squeue")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "squeue", "sinfo", "setpriv")
 PATIENCE = 60  # seconds for anything that takes a moment
 
 CONFIGURATION = """\
@@ -118,6 +118,8 @@ class SlurmCluster:
 
     def _daemon(self, *command):
         with open(self.folder / "log" / f"daemon{len(self.daemons)}.out", "wb") as output:
+            # They end when the test does, however it ends.
+            command = ("setpriv", "--pdeathsig", "TERM", *command)
             self.daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=self.environment))
 
     def stop(self):

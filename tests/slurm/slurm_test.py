@@ -30,7 +30,7 @@ CLUSTER = None
 NOT_TESTED = 77
 LAUNCHERS = ("srun", "mpirun")
 # Long enough to be stopped in the middle of it.
-MANY_RANKS = 6000
+MANY_RANKS = 1500
 
 
 def query(path, text):
@@ -75,6 +75,13 @@ def many_ranks(folder, number):
             os.link(file, directory / file.name)
 
 
+def serial_rows(output, target, golden, *arguments):
+    """Of a run without Slurm and MPI."""
+    command = [OPTIONS.program, "-tp", target, "-gp", golden, "-o", output, *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return row_hashes(results_in(output)[0])
+
+
 class SlurmTest(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="case-", dir=CLUSTER.folder.parent))
@@ -91,10 +98,7 @@ class SlurmTest(unittest.TestCase):
                               settings={**everywhere, **settings}, arguments=arguments)
 
     def serial_rows(self, target, golden, *arguments):
-        output = Path(tempfile.mkdtemp(prefix="serial-", dir=self.folder))
-        command = [OPTIONS.program, "-tp", target, "-gp", golden, "-o", output, *arguments]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return row_hashes(self.the_result(output))
+        return serial_rows(Path(tempfile.mkdtemp(prefix="serial-", dir=self.folder)), target, golden, *arguments)
 
     def the_result(self, output=None):
         found = results_in(output or self.output)
@@ -140,6 +144,83 @@ class Compare(SlurmTest):
         self.assertIn("MSVIS_TARGET", self.log.read_text())
 
 
+class Resume(SlurmTest):
+    """Many small ranks, compared with themselves; one thread for each of two processes on two nodes."""
+
+    @classmethod
+    def setUpClass(cls):
+        shared = Path(tempfile.mkdtemp(prefix="ranks-", dir=CLUSTER.folder.parent))
+        cls.addClassCleanup(shutil.rmtree, shared)
+        cls.target = shared / "target"
+        many_ranks(cls.target, MANY_RANKS)
+        cls.expected = serial_rows(shared / "serial", cls.target, cls.target)
+
+    def start(self, launcher="auto", *options):
+        settings = {"MSVIS_TARGET": self.target, "MSVIS_GOLDEN": self.target, "MSVIS_LAUNCHER": launcher}
+        return self.submit("resume.sbatch", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1", *options, settings=settings, arguments=["--threads=1"])
+
+    def wait_for_work(self):
+        wait_until(lambda: any(path.stat().st_size > (4 << 20) for path in partial_files_in(self.output)), "the first megabytes of the partial file")
+
+    def assert_stopped(self):
+        wait_until(lambda: not programs_of(self.output), "the end of the processes")
+        self.assertEqual(results_in(self.output), [], self.story())
+        self.assertEqual(len(partial_files_in(self.output)), 1, self.story())
+
+    def assert_same_rows(self):
+        self.assertEqual(row_hashes(self.the_result()), self.expected)
+
+    def assert_continued(self):
+        self.assertRegex(self.log.read_text(), r"Continuing .*: [1-9]\d* .*done", "something was done before, and not again")
+        self.assert_same_rows()
+
+    def test_signal_requeues_and_the_run_continues(self):
+        for launcher in LAUNCHERS:
+            with self.subTest(launcher=launcher):
+                self.output = self.folder / launcher
+                self.log = self.folder / f"{launcher}.log"
+                job = self.start(launcher)
+                self.wait_for_work()
+                # As --signal=B:USR1@... does, but now.
+                CLUSTER.run("scancel", "--signal=USR1", "--batch", job)
+                requeued = CLUSTER.wait_for_state(job, "PENDING", "COMPLETED", "FAILED")
+                self.assertEqual((requeued["JobState"], requeued["Restarts"]), ("PENDING", "1"), self.story())
+                self.assert_stopped()
+                # Slurm would wait two minutes. Nodes refuse a job that comes again within the second in which it went.
+                CLUSTER.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+                self.assert_ended(job, "COMPLETED", 0)
+                self.assert_continued()
+
+    def test_cancelled_job_is_not_requeued_and_can_be_continued(self):
+        job = self.start()
+        self.wait_for_work()
+        CLUSTER.run("scancel", job)
+        self.assertEqual(CLUSTER.wait_for_end(job)["JobState"], "CANCELLED")
+        self.assert_stopped()
+        self.assert_ended(self.start(), "COMPLETED", 0)
+        self.assert_continued()
+
+    def test_killed_processes_can_be_continued(self):
+        job = self.start("mpirun")
+        self.wait_for_work()
+        for process in programs_of(self.output):
+            os.kill(process, signal.SIGKILL)
+        ended = CLUSTER.wait_for_end(job)
+        self.assertEqual(ended["JobState"], "FAILED", self.story())
+        self.assert_stopped()
+        self.assert_ended(self.start("mpirun"), "COMPLETED", 0)
+        self.assert_same_rows()  # nothing may have been committed so early
+
+    def test_restarts_are_limited(self):
+        settings = {"MSVIS_TARGET": self.target, "MSVIS_GOLDEN": self.target, "MSVIS_MOST_RESTARTS": "0"}
+        job = self.submit("resume.sbatch", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", settings=settings, arguments=["--threads=1"])
+        self.wait_for_work()
+        CLUSTER.run("scancel", "--signal=USR1", "--batch", job)
+        self.assert_ended(job, "FAILED", 4)
+        self.assert_stopped()
+        self.assertIn("MSVIS_MOST_RESTARTS", self.log.read_text())
+
+
 def main():
     global OPTIONS, CLUSTER
     parser = argparse.ArgumentParser()
@@ -155,6 +236,7 @@ def main():
         os.environ[key] = "1"
     # Two nodes on one machine: shared memory would go by the machine's name and mix them up.
     os.environ.update(OMPI_MCA_btl="tcp,self", OMPI_MCA_btl_tcp_if_include="lo")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all is stopped and removed
     with tempfile.TemporaryDirectory(prefix="msvis-slurm-") as folder:
         Path(folder).chmod(0o755)
         (Path(folder) / "slurm").mkdir()
