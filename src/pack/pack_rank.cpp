@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +20,7 @@
 #include "pack/staging.h"
 #include "pack/tensor_files.h"
 #include "tensor/byte_source.h"
+#include "tensor/checksum.h"
 #include "tensor/pack_format.h"
 
 namespace msvis {
@@ -369,7 +369,7 @@ class RankJob {
         if (std::memcmp(ours.data(), original.data(), count) != 0) {
           differ("content");
         }
-        crc = static_cast<std::uint32_t>(crc32_z(crc, reinterpret_cast<const Bytef*>(ours.data()), ours.size()));
+        crc = continue_crc(crc, ours);
         go_on(static_cast<std::uint64_t>(static_cast<double>(count) / static_cast<double>(entry.bytes) *
                                          static_cast<double>(entry.file_bytes)));
       }
@@ -487,7 +487,7 @@ class RankJob {
     std::uint32_t crc = 0;
     for (std::uint64_t at = 0; at < entry.bytes; at += piece_bytes) {
       const std::span<const std::byte> piece = source(at, std::min(piece_bytes, entry.bytes - at));
-      crc = static_cast<std::uint32_t>(crc32_z(crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size()));
+      crc = continue_crc(crc, piece);
       write_exactly(file.number(), frame.before.size() + at, piece, path);
       go_on(piece.size());
     }

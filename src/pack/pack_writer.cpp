@@ -15,6 +15,7 @@
 #include "base/parallel.h"
 #include "hdf5/hdf5.h"
 #include "pack/staging.h"
+#include "tensor/checksum.h"
 #include "tensor/pack_format.h"
 
 namespace msvis {
@@ -27,10 +28,6 @@ using hdf5::Handle;
 constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 20;
 /// Smaller tensors are not compressed: the bookkeeping of HDF5 for chunks takes some KiB.
 constexpr std::uint64_t least_compressed_bytes = std::uint64_t{16} << 10;
-
-std::uint32_t crc_of(std::uint32_t crc, std::span<const std::byte> bytes) {
-  return static_cast<std::uint32_t>(crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
 
 /// The HDF5 types of elements and of the index.
 class Types {
@@ -266,7 +263,7 @@ struct PackWriter::Impl {
     std::uint32_t crc = 0;
     for (std::uint64_t at = 0; at < added.entry.bytes; at += piece_bytes) {
       const std::span<const std::byte> piece = source(at, std::min(piece_bytes, added.entry.bytes - at));
-      crc = crc_of(crc, piece);
+      crc = continue_crc(crc, piece);
       write_exactly(descriptor, added.entry.offset + at, piece, file);
     }
     return crc;
@@ -336,7 +333,7 @@ struct PackWriter::Impl {
         const std::uint64_t begin = grid.first_of(first) * element;
         const std::uint64_t end = first + count < entry.chunk_count ? grid.first_of(first + count) * element : entry.bytes;
         const std::span<const std::byte> piece = source(begin, end - begin);
-        crc = crc_of(crc, piece);
+        crc = continue_crc(crc, piece);
         parallel_for(count, options.threads, [&](std::size_t k) {
           const std::uint64_t at = grid.first_of(first + k) * element - begin;
           compress_chunk(piece.subspan(at, grid.count_of(first + k) * element), grid.chunk_elements() * element, packed[k]);
@@ -439,17 +436,17 @@ struct PackWriter::Impl {
     header.names_bytes = names.size();
     header.shape_count = sizes.size();
     header.chunk_count = chunks.size();
-    header.index_crc = crc_of(0, std::as_bytes(std::span(table)));
-    header.index_crc = crc_of(header.index_crc, std::as_bytes(std::span(names)));
-    header.index_crc = crc_of(header.index_crc, std::as_bytes(std::span(sizes)));
-    header.index_crc = crc_of(header.index_crc, std::as_bytes(std::span(chunks)));
+    header.index_crc = continue_crc(0, std::as_bytes(std::span(table)));
+    header.index_crc = continue_crc(header.index_crc, std::as_bytes(std::span(names)));
+    header.index_crc = continue_crc(header.index_crc, std::as_bytes(std::span(sizes)));
+    header.index_crc = continue_crc(header.index_crc, std::as_bytes(std::span(chunks)));
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) {
       fail_io("can't be examined", file);
     }
     header.file_bytes = static_cast<std::uint64_t>(status.st_size);
     const std::span<const std::byte> bytes = std::as_bytes(std::span(&header, 1));
-    header.header_crc = crc_of(0, bytes.first(offsetof(PackHeader, header_crc)));
+    header.header_crc = continue_crc(0, bytes.first(offsetof(PackHeader, header_crc)));
     write_exactly(descriptor, 0, bytes, file);
     return header.file_bytes;
   }

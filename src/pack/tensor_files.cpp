@@ -1,9 +1,9 @@
 #include "pack/tensor_files.h"
 
-#include <zlib.h>
-
 #include <limits>
 #include <string_view>
+
+#include "tensor/checksum.h"
 
 namespace msvis {
 namespace {
@@ -127,8 +127,7 @@ class ZipFrame {
   static constexpr std::size_t alignment = 64;
 
   void add(std::string_view name, std::string_view content) {
-    const auto crc = static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size()));
-    begin(name, content.size(), crc);
+    begin(name, content.size(), continue_crc(0, std::as_bytes(std::span(content))));
     out_ += content;
     at_ += content.size();
   }

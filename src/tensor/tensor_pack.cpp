@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "tensor/byte_source.h"
+#include "tensor/checksum.h"
 #include "tensor/pack_content.h"
 #include "tensor/pack_format.h"
 
@@ -24,15 +25,6 @@ constexpr std::uint64_t max_chunks = std::uint64_t{1} << 27;
 constexpr std::uint64_t max_name_bytes = 255;
 
 constexpr const char* remedy = "; make it again with msvis-pack, or copy it again";
-
-std::uint32_t crc_of(std::uint32_t crc, const void* data, std::size_t size) {
-  return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const Bytef*>(data), size));
-}
-
-template <typename T>
-std::span<std::byte> writable_bytes(std::vector<T>& values) {
-  return std::as_writable_bytes(std::span(values));
-}
 
 bool plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
@@ -84,7 +76,7 @@ void TensorPack::read_header(std::uint64_t size) {
   if (header.magic != PackHeader::right_magic) {
     fail(TensorFault::damaged, no_pack + remedy);
   }
-  if (header.header_crc != crc_of(0, &header, offsetof(PackHeader, header_crc))) {
+  if (header.header_crc != continue_crc(0, std::as_bytes(std::span(&header, 1)).first(offsetof(PackHeader, header_crc)))) {
     fail(TensorFault::damaged, std::string("has a header whose checksum is wrong") + remedy);
   }
   if (header.version != PackHeader::right_version) {
@@ -119,7 +111,7 @@ void TensorPack::read_index() {
     values.resize(count);
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values.data(), values.size()));
     read(offset, bytes);
-    crc = crc_of(crc, bytes.data(), bytes.size());
+    crc = continue_crc(crc, bytes);
   };
   load(header.entries_offset, content.entries, header.entry_count);
   load(header.names_offset, content.names, header.names_bytes);
@@ -284,7 +276,7 @@ std::uint32_t TensorPack::payload_crc(const PackEntry& entry, BufferPool& pool) 
   for (std::uint64_t at = 0; at < entry.bytes; at += step) {
     const std::span<std::byte> out(piece.data(), std::min(step, entry.bytes - at));
     read_payload(entry, at, out, chunk, pool);
-    crc = crc_of(crc, out.data(), out.size());
+    crc = continue_crc(crc, out);
   }
   return crc;
 }

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 using test::Rank;
 using testing::HasSubstr;
 
-/// Small, with every kind of entry, partly compressed.
-std::string small_pack() {
+/// Small, with every kind of entry, partly compressed if that is wished.
+std::string small_pack(int compression = 1) {
   const Rank rank;
   rank.add("a.pt", test::random_pt(DType::float32, {3, 2}, 1));
   rank.add("b.npy", test::random_npy(DType::int64, {4}, 2));
@@ -30,7 +30,7 @@ std::string small_pack() {
   rank.add("e.pt", test::torch_zip(zeros));
   fs::create_directory(rank.tensors() / "f");
   PackOptions options;
-  options.compression = 1;
+  options.compression = compression;
   pack_rank(rank.path(), options);
   return test::read_bytes(rank.packed());
 }
@@ -96,18 +96,21 @@ TEST(DamagedPack, CutOff) {
 }
 
 TEST(DamagedPack, FlippedBytesOfTheIndexAreNoticed) {
-  const std::string pack = small_pack();
-  const PackHeader header = Parts(pack).header;
-  const std::size_t begin = header.entries_offset;
-  for (std::size_t at = begin; at < begin + header.entry_count * sizeof(PackEntry); at += 7) {
-    std::string damaged = pack;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    EXPECT_THAT(read_all(damaged), HasSubstr("index whose checksum is wrong"));
-  }
-  for (std::size_t at = 0; at < sizeof(PackHeader); ++at) {
-    std::string damaged = pack;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    EXPECT_THAT(read_all(damaged), HasSubstr("in dump_tensor_data.h5"));
+  for (const int compression : {0, 1}) {  // without chunks, part of the index is empty
+    const std::string pack = small_pack(compression);
+    const PackHeader header = Parts(pack).header;
+    const auto flip = [&](std::uint64_t begin, std::uint64_t bytes, const char* words) {
+      for (std::size_t at = begin; at < begin + bytes; at += 7) {
+        std::string damaged = pack;
+        damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+        EXPECT_THAT(read_all(damaged), HasSubstr(words)) << at;
+      }
+    };
+    flip(header.entries_offset, header.entry_count * sizeof(PackEntry), "index whose checksum is wrong");
+    flip(header.names_offset, header.names_bytes, "index whose checksum is wrong");
+    flip(header.shapes_offset, header.shape_count * 8, "index whose checksum is wrong");
+    flip(header.chunks_offset, header.chunk_count * sizeof(PackChunk), "index whose checksum is wrong");
+    flip(0, sizeof(PackHeader), "in dump_tensor_data.h5");
   }
 }
 
