@@ -60,7 +60,7 @@ class MetricsExport : public ::testing::Test {
     transport().broadcast(name, "testing");
     folder_ = name;
     hooks_.idle = [] {};
-    hooks_.interrupted = [](int) { FAIL(); };
+    hooks_.stop_wanted = [] { return std::optional<Fault>(); };
     hooks_.writing = [this](const std::filesystem::path& temporary) { temporary_ = temporary; };
   }
   void TearDown() override {

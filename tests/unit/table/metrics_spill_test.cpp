@@ -55,12 +55,12 @@ class Spill : public ::testing::Test {
     const std::uint64_t committed = spill.size();
     spill.remove(0, 1);
     spill.append(batch_of(0, 2, 0));
-    spill.keep();
+    spill.keep(true);
     return committed;
   }
   std::string failure_of_resume(std::uint64_t committed) {
     try {
-      MetricsSpill::resume(file_, committed).keep();
+      MetricsSpill::resume(file_, committed).keep(true);
     } catch (const Error& error) {
       EXPECT_EQ(error.category(), ErrorCategory::io);
       return error.what();
