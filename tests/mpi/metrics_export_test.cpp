@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -172,6 +176,35 @@ TEST_F(MetricsExport, FailureIsAgreedAndLeavesNothing) {
   EXPECT_TRUE(temporary_.empty());
   if (leads()) {
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  }
+}
+
+/// The others can write no more than a page. Which processes write is the choice of MPI-IO.
+TEST_F(MetricsExport, AFullDiskOfSomeProcessesIsAgreed) {
+  write("good.h5", {});
+  ::signal(SIGXFSZ, SIG_IGN);  // NOLINT(cert-err33-c)
+  struct rlimit before {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  if (!leads()) {
+    const struct rlimit limit { 4096, before.rlim_max };
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  std::string text;
+  try {
+    write("table.h5", {.piece_bytes = 1});
+  } catch (const AgreedError& error) {
+    text = error.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  if (!leads()) {
+    return;
+  }
+  if (text.empty()) {
+    EXPECT_EQ(content_of(folder_ / "table.h5"), content_of(folder_ / "good.h5"));
+  } else {
+    EXPECT_THAT(text, HasSubstr("table.h5"));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "table.h5"));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
   }
 }
 
