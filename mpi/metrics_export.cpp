@@ -1,7 +1,6 @@
 #include "mpi/metrics_export.h"
 
 #include <mpi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,40 +19,42 @@ namespace msvis {
 namespace {
 
 constexpr std::string_view hint = "writing the parameter table";
-/// A communicator for the library, whose errors are returned. Without MPI: none.
-class FileCommunicator {
+/// How the library reaches a file: by MPI-IO, all processes together, or without MPI. Construction and end are collective.
+class FileAccess {
  public:
-  explicit FileCommunicator(bool needed) {
-    if (needed) {
+  FileAccess(bool parallel, const std::filesystem::path& file) {
+    if (parallel) {
       MPI_Comm_dup(MPI_COMM_WORLD, &communicator_);
       MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
     }
+    const auto lock = hdf5::lock();
+    access_ = hdf5::Handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "preparing access", file);
+    transfer_ = hdf5::Handle(H5Pcreate(H5P_DATASET_XFER), H5Pclose, "preparing access", file);
+    if (parallel) {
+      hdf5::check(H5Pset_fapl_mpio(access_.id(), communicator_, MPI_INFO_NULL), "preparing parallel access", file);
+      hdf5::check(H5Pset_dxpl_mpio(transfer_.id(), H5FD_MPIO_COLLECTIVE), "preparing parallel access", file);
+    }
   }
-  ~FileCommunicator() {
+  ~FileAccess() {
+    {
+      const auto lock = hdf5::lock();
+      access_ = hdf5::Handle();
+      transfer_ = hdf5::Handle();
+    }
     if (communicator_ != MPI_COMM_NULL) {
       MPI_Comm_free(&communicator_);
     }
   }
-  FileCommunicator(const FileCommunicator&) = delete;
-  FileCommunicator& operator=(const FileCommunicator&) = delete;
+  FileAccess(const FileAccess&) = delete;
+  FileAccess& operator=(const FileAccess&) = delete;
 
-  [[nodiscard]] hdf5::Handle access(const std::filesystem::path& file) const {
-    hdf5::Handle list(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "preparing access", file);
-    if (communicator_ != MPI_COMM_NULL) {
-      hdf5::check(H5Pset_fapl_mpio(list.id(), communicator_, MPI_INFO_NULL), "preparing parallel access", file);
-    }
-    return list;
-  }
-  [[nodiscard]] hdf5::Handle transfer(const std::filesystem::path& file) const {
-    hdf5::Handle list(H5Pcreate(H5P_DATASET_XFER), H5Pclose, "preparing access", file);
-    if (communicator_ != MPI_COMM_NULL) {
-      hdf5::check(H5Pset_dxpl_mpio(list.id(), H5FD_MPIO_COLLECTIVE), "preparing parallel access", file);
-    }
-    return list;
-  }
+  [[nodiscard]] hid_t access() const { return access_.id(); }
+  [[nodiscard]] hid_t transfer() const { return transfer_.id(); }
 
  private:
   MPI_Comm communicator_ = MPI_COMM_NULL;
+  hdf5::Handle access_;
+  hdf5::Handle transfer_;
 };
 
 class Export {
@@ -167,39 +168,32 @@ class Export {
     if (rounds == 0) {
       return;
     }
-    // Before the common opening, which might not come back from a file that a process can't see.
-    agree(transport_, capture_fault([&] {
-            if (::access(file.c_str(), R_OK | W_OK) != 0) {
-              throw Error(ErrorCategory::path,
-                          std::string("can't be seen by every process (") + std::strerror(errno) +
-                              "); --metrics must name a file on storage that all nodes share",
-                          file);
-            }
-          }),
-          hint);
-    const FileCommunicator communicator(transport_.processes() > 1);
-    hdf5::Handle access;
-    hdf5::Handle transfer;
+    // Before the common opening, which would not come back from a file that one process can't see.
+    agree(transport_, capture_fault([&] { check_visible(file); }), hint);
+    const FileAccess access(transport_.processes() > 1, file);
     std::optional<MetricsColumns> table;
-    agree(transport_, capture_fault([&] {
-            {
-              const auto lock = hdf5::lock();
-              access = communicator.access(file);
-              transfer = communicator.transfer(file);
-            }
-            table.emplace(file, access.id(), transfer.id(), columns);
-          }),
-          hint);
+    agree(transport_, capture_fault([&] { table.emplace(file, access.access(), access.transfer()); }), hint);
+    agree(transport_, capture_fault([&] { table->open_columns(columns); }), hint);
     for (std::uint64_t round = 0; round < rounds; ++round) {
       agree(transport_, hooks_.stop_wanted(), hint);
       const std::string bytes = hand_out(round);
-      agree(transport_, capture_fault([&] { table->write(bytes.empty() ? PieceRows{} : decode_piece(bytes)); }), hint);
+      PieceRows piece;
+      const auto damage = capture_fault([&] { piece = bytes.empty() ? PieceRows{} : decode_piece(bytes); });
+      const auto fault = capture_fault([&] { table->write(damage ? PieceRows{} : piece); });  // the others write in any case
+      agree(transport_, damage ? damage : fault, hint);
     }
     agree(transport_, capture_fault([&] { table->close(); }), hint);
-    table.reset();
+  }
+
+  static void check_visible(const std::filesystem::path& file) {
     const auto lock = hdf5::lock();
-    transfer = hdf5::Handle();
-    access = hdf5::Handle();
+    try {
+      const hdf5::Handle opened = hdf5::open_file(file);
+    } catch (const Error& error) {
+      throw Error(ErrorCategory::path,
+                  "can't be seen by every process; --metrics must name a file on storage that all nodes share (" + error.message() + ")",
+                  file);
+    }
   }
 
   /// Collective. The piece of this process; empty if there is none left for it.

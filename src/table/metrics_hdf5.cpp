@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <limits>
-#include <optional>
+#include <new>
 #include <system_error>
 
 #include "msvis/error.h"
@@ -249,15 +250,18 @@ void create_metrics_file(const std::filesystem::path& file, std::uint64_t rows, 
   reserve_storage(file);
 }
 
-MetricsColumns::MetricsColumns(const std::filesystem::path& file, hid_t access, hid_t transfer, std::uint64_t used)
-    : name_(file), transfer_(transfer) {
+MetricsColumns::MetricsColumns(const std::filesystem::path& file, hid_t access, hid_t transfer) : name_(file), transfer_(transfer) {
   const auto lock = hdf5::lock();
   file_ = Handle(H5Fopen(file.c_str(), H5F_ACC_RDWR, access), H5Fclose, "opening the file for its rows", file);
+}
+
+void MetricsColumns::open_columns(std::uint64_t used) {
+  const auto lock = hdf5::lock();
   for (std::size_t k = 0; k < metrics_columns().size(); ++k) {
     if ((used >> k & 1U) != 0) {
       const MetricsColumn& column = metrics_columns()[k];
       const std::string path = "/table/" + std::string(column.name);
-      columns_.push_back({&column, Handle(H5Dopen2(file_.id(), path.c_str(), H5P_DEFAULT), H5Dclose, "opening the column " + path, file)});
+      columns_.push_back({&column, Handle(H5Dopen2(file_.id(), path.c_str(), H5P_DEFAULT), H5Dclose, "opening the column " + path, name_)});
     }
   }
 }
@@ -270,33 +274,44 @@ MetricsColumns::~MetricsColumns() {
 
 void MetricsColumns::write(const PieceRows& piece) {
   const auto lock = hdf5::lock();
-  std::optional<Error> fault;
-  const hsize_t start = piece.first_row;
-  const hsize_t count = piece.rows.size();
+  std::exception_ptr fault;
+  const auto note_fault = [&fault] {
+    if (!fault) {
+      fault = std::current_exception();
+    }
+  };
   for (const Column& column : columns_) {
-    try {
-      const Handle space(H5Dget_space(column.set.id()), H5Sclose, "preparing rows", name_);
-      const Handle memory = space_of(count, name_);
-      check(count == 0 ? H5Sselect_none(space.id()) : H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, &start, nullptr, &count, nullptr),
-            "choosing rows", name_);
-      const Handle type = memory_type(*column.what, name_);
-      with_type(*column.what, [&](auto none) {
-        std::vector<decltype(none)> values;
+    with_type(*column.what, [&](auto none) {
+      std::vector<decltype(none)> values;
+      try {
         values.reserve(piece.rows.size());
         for (const PieceRows::Item& item : piece.rows) {
           values.push_back(value_of<decltype(none)>(item, *column.what));
         }
-        return check(H5Dwrite(column.set.id(), type.id(), memory.id(), space.id(), transfer_, values.data()), "writing rows", name_);
-      });
-    } catch (const Error& error) {
-      if (!fault) {
-        fault = error;
+      } catch (const std::bad_alloc&) {
+        note_fault();
+        values.clear();
       }
-    }
+      try {
+        write_values(column, piece.first_row, values.size(), values.data());
+      } catch (const Error&) {
+        note_fault();
+      }
+    });
   }
   if (fault) {
-    throw *fault;
+    std::rethrow_exception(fault);
   }
+}
+
+void MetricsColumns::write_values(const Column& column, hsize_t first, hsize_t count, const void* values) const {
+  const Handle space(H5Dget_space(column.set.id()), H5Sclose, "preparing rows", name_);
+  const Handle memory = space_of(count, name_);
+  const Handle type = memory_type(*column.what, name_);
+  check(count == 0 ? H5Sselect_none(space.id()) : H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, &first, nullptr, &count, nullptr),
+        "choosing rows", name_);
+  check(H5Dwrite(column.set.id(), type.id(), memory.id(), space.id(), transfer_, values), "writing rows (is there room on that storage?)",
+        name_);
 }
 
 void MetricsColumns::close() {

@@ -18,24 +18,25 @@ struct MetricsFileFacts {
   std::vector<std::string> modes;  ///< task texts that occur, ascending
 };
 
-/// One process, serially. Writes everything into an existing empty file but the rows: attributes, dictionaries, columns of `rows` rows. `used`:
-/// bit k for column k of metrics_columns() if it is going to be filled; the others read as their fill values and take no space. Throws Error
-/// (io), also when the storage has no room for the rows.
+/// One process, serially. Writes everything into an existing empty file but the rows: attributes, dictionaries, columns of `rows` rows.
+/// `used`: bit k for column k of metrics_columns() if it is going to be filled; the others read as their fill values and take no space.
+/// Throws Error (io), also when the storage has no room for the rows.
 void create_metrics_file(const std::filesystem::path& file, std::uint64_t rows, std::uint64_t used, const TextDictionary& dictionary,
                          const MetricsFileFacts& facts);
 
-/// A file of create_metrics_file, opened for its rows by one process, or by several together under an access list for MPI-IO. All functions
-/// are collective then, and throw Error (io).
+/// A file of create_metrics_file, opened for its rows by one process, or by several together under an access list for MPI-IO. Construction,
+/// write(), close() and the end are collective then. All functions throw Error (io).
 class MetricsColumns {
  public:
-  /// `used`: bit k for column k of metrics_columns() if it is to be filled; the others keep their fill values and take no space. `access`
-  /// and `transfer` are property lists of the library, the latter must live as long as the object.
-  MetricsColumns(const std::filesystem::path& file, hid_t access, hid_t transfer, std::uint64_t used);
+  /// `access` and `transfer` are property lists of the library; the latter must live as long as the object.
+  MetricsColumns(const std::filesystem::path& file, hid_t access, hid_t transfer);
   ~MetricsColumns();
   MetricsColumns(const MetricsColumns&) = delete;
   MetricsColumns& operator=(const MetricsColumns&) = delete;
-  /// Writes the rows of a piece (it may have none). Does all steps even if one fails, so that no other process waits in vain; then throws
-  /// the first fault.
+  /// `used`: as given to create_metrics_file.
+  void open_columns(std::uint64_t used);
+  /// Writes the rows of a piece (it may have none). Takes part in the writing of all columns even if one fails, so that no other process
+  /// waits in vain; then throws the first fault.
   void write(const PieceRows& piece);
   void close();
 
@@ -44,6 +45,7 @@ class MetricsColumns {
     const MetricsColumn* what = nullptr;
     hdf5::Handle set;
   };
+  void write_values(const Column& column, hsize_t first, hsize_t count, const void* values) const;
   std::filesystem::path name_;
   hid_t transfer_;
   hdf5::Handle file_;
