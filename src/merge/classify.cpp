@@ -73,20 +73,18 @@ struct Expectation {
   std::uint64_t blocks = 1;
   /// Several neighbouring ranks hold the same: as many as that hold different values (keys and values with few groups). 0: each its own.
   std::uint64_t distinct = 0;
-  /// Split only where the ranks differ: whether a value was scattered already can't be told from its place.
-  bool unless_equal = false;
 };
 
 constexpr int last = -1;
 
 Expectation replicated() {
-  return {Role::replicated, {}, 1, 0, false};
+  return {Role::replicated, {}, 1, 0};
 }
 Expectation partial() {
-  return {Role::partial, {}, 1, 0, false};
+  return {Role::partial, {}, 1, 0};
 }
 Expectation split(std::optional<int> dimension, std::uint64_t blocks = 1) {
-  return {Role::split, dimension, blocks, 0, false};
+  return {Role::split, dimension, blocks, 0};
 }
 
 /// Views of the parts of an EntryPlace that the rules need.
@@ -134,7 +132,7 @@ class Place {
     }
     if (is_api_ && contains(class_, "Model") && dimensions_ == 3 && is_floating(record_.dtype)) {
       // Loss of logits whose vocabulary is split, if they are not the same on all ranks.
-      return {Role::unknown, last, 1, 0, false};
+      return {Role::unknown, last, 1, 0};
     }
     return {};
   }
@@ -160,9 +158,7 @@ class Place {
     if (!place_.sequence_parallel || dimensions_ < 2 || !is_floating(record_.dtype)) {
       return replicated();
     }
-    Expectation expected = split(0);
-    expected.unless_equal = true;
-    return expected;
+    return split(0);
   }
 
   [[nodiscard]] Expectation of_parameter() const {
@@ -282,7 +278,7 @@ class Place {
         return backward_ || contains(place_.node, ".backward") ? Expectation{} : partial();
       }
       if (!is_floating(record_.dtype)) {
-        return {Role::masked, {}, 1, 0, false};
+        return {Role::masked, {}, 1, 0};
       }
       return argument_is("input.1") ? split(0) : Expectation{};
     }
@@ -738,7 +734,9 @@ class Decision {
         equal_ ? replicated() : not_mergeable();
         return;
       case Role::split:
-        if (expected.unless_equal && equal_ && !all_zero()) {
+        // Shards of a computed value are not equal: it was gathered, not scattered yet, or the layer is not split. Parameters may be
+        // (biases of zeros).
+        if (equal_ && !is_parameter() && !tells_nothing()) {
           replicated();
           return;
         }
@@ -757,8 +755,15 @@ class Decision {
     }
   }
 
-  /// Slices of zeros are equal though they are slices.
-  [[nodiscard]] bool all_zero() const { return records_.front().stats[stat_max] == 0.0 && records_.front().stats[stat_min] == 0.0; }
+  [[nodiscard]] bool is_parameter() const { return place_.state == ItemState::parameters || place_.state == ItemState::parameters_grad; }
+
+  /// Equality tells nothing of slices of zeros, or of any one value, and of values that are not known.
+  [[nodiscard]] bool tells_nothing() const {
+    const ShardRecord& first = records_.front();
+    const bool unknown =
+        first.md5.empty() && std::none_of(first.stats.begin(), first.stats.end(), [](const auto& value) { return value.has_value(); });
+    return unknown || (first.stats[stat_max] && first.stats[stat_max] == first.stats[stat_min]);
+  }
 
   /// The only dimension in which the shards differ, if there is one.
   [[nodiscard]] std::optional<std::uint32_t> unequal_dimension() const {

@@ -103,8 +103,8 @@ struct Classification {
 /// The order of decision: a reduction over the group whose operands the records are; the golden side's shape; the classes of Megatron
 /// (ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding, norms, attention, MLP); equality of all records; and for unknown
 /// places: records that are alike within 1 % are a diverged replica, others are shards along an unknown dimension. What a class splits
-/// stays split if all shards are equal (biases that are zero); what a class replicates but is not equal has diverged. NaN of any rank is
-/// NaN in the result, whatever the kind.
+/// stays split if all shards are equal, if it is a parameter (biases that are zero) or holds one value only; else it was gathered, or not
+/// split at all. What a class replicates but is not equal has diverged. NaN of any rank is NaN in the result, whatever the kind.
 ///
 /// Combination of shards with n_r elements: Mean = Σ n_r·mean_r / Σ n_r; Norm = sqrt(Σ norm_r²), scaled by the largest norm so that it does
 /// not overflow. Sums go in the order of the ranks. Throws Error (internal) if there are no records.

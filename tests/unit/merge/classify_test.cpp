@@ -191,7 +191,11 @@ TEST(Classify, MaskedIdsCannotBeMerged) {
 }
 
 TEST(Classify, EqualShardsStaySplit) {
-  // A bias of zeros on every rank is still one half of the whole bias.
+  // Weights that are equal on all ranks, and a bias of zeros, are still one half of the whole each.
+  EXPECT_EQ(
+      classify(place(column, "parameters.weight", ItemState::parameters), std::vector<ShardRecord>(2, record(2, -1, 0.25, 3, {8, 16})))
+          .kind,
+      ShardKind::split);
   const std::vector<ShardRecord> records(2, record(0, 0, 0, 0, {8}));
   const Classification found = classify(place(column, "parameters.bias", ItemState::parameters), records);
   EXPECT_EQ(found.kind, ShardKind::split);
@@ -204,6 +208,22 @@ TEST(Classify, EqualValuesWereNotScatteredYet) {
   where.sequence_parallel = true;
   EXPECT_EQ(classify(where, {record(2, -1, 0.25, 3, {2, 1, 8}), record(2, -1, 0.25, 3, {2, 1, 8})}).kind, ShardKind::replicated);
   EXPECT_EQ(classify(where, {record(0, 0, 0, 0, {2, 1, 8}), record(0, 0, 0, 0, {2, 1, 8})}).kind, ShardKind::split);
+}
+
+TEST(Classify, EqualOutputsWereGathered) {
+  // ColumnParallelLinear with gather_output; an MLP that is not split.
+  const std::vector<ShardRecord> equal(2, record(2, -1, 0.25, 3, {4, 1, 8}));
+  EXPECT_EQ(classify(place(column, "output.0", ItemState::output), equal).kind, ShardKind::replicated);
+  EXPECT_EQ(classify(place(mlp, "output.0", ItemState::output, "Functional.gelu.0.forward"), equal).kind, ShardKind::replicated);
+}
+
+TEST(Classify, UnknownValuesAreNotEqualOnes) {
+  ShardRecord unknown;
+  unknown.shape = Shape{4, 1, 8};
+  unknown.dtype = "torch.float32";
+  const Classification found = classify(place(column, "output.0", ItemState::output), {unknown, unknown});
+  EXPECT_EQ(found.kind, ShardKind::split);
+  EXPECT_THAT(found.merged.shape, Optional(Shape{4, 1, 16}));
 }
 
 TEST(Classify, LogitsOfTheLoss) {
