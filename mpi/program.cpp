@@ -198,6 +198,7 @@ class Program {
       summary_.finish_seconds = timed([this] { finish(); });
       exit_code = tell_result();
     } catch (const AgreedError& error) {
+      over_ = true;
       exit_code = leads() ? end_without_result(error) : exit_failed;
     }
     exit_code = static_cast<int>(transport_.maximum(exit_code, "ending"));
@@ -219,7 +220,7 @@ class Program {
     }
     const int signal_number = noted_signal();
     // Once the result has its name, the rest takes no time. A schedule asks itself.
-    if (signal_number == 0 || complete_ || in_schedule_) {
+    if (signal_number == 0 || complete_ || in_schedule_ || over_) {
       return;
     }
     if (finishing_) {
@@ -1066,6 +1067,7 @@ class Program {
   unsigned threads_ = 1;
   unsigned all_threads_ = 1;
   bool complete_ = false;     // the result file has its final name
+  bool over_ = false;         // the run has ended without a result
   bool in_schedule_ = false;  // which looks for signals itself
   bool finishing_ = false;    // process 0: another thread has the result file
   std::optional<Clock::time_point> signal_seen_;

@@ -91,6 +91,8 @@ class Interrupted(SharedDump):
                 _, stderr = process.communicate(timeout=TIMEOUT)
                 if codes and process.returncode not in codes:
                     self.fail(f"exit code {process.returncode}: {stderr}")
+                if codes:
+                    self.assertLessEqual(stderr.count("msvis-mpi: error:"), 1, stderr)
                 self.none_left(below)
                 if not results_in(output):
                     self.assertLessEqual(len(partial_in(output)), 1)
