@@ -8,7 +8,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "usage: scripts/fuzz.sh [SECONDS for each fuzzer, default 60]"
 cd -- "$root"
 cmake --preset fuzz -DMSVIS_BUILD_TESTS=ON
-targets=(fuzz_dump_json fuzz_stack_json fuzz_construct_json fuzz_dump_directory fuzz_layer_mapping fuzz_pt fuzz_npy)
+targets=(fuzz_dump_json fuzz_stack_json fuzz_construct_json fuzz_dump_directory fuzz_layer_mapping fuzz_pt fuzz_npy fuzz_pack)
 cmake --build build-fuzz --parallel "$(jobs_at_once)" --target "${targets[@]}" make_tensor_seeds
 
 work=$(mktemp -d)
@@ -16,7 +16,7 @@ trap 'rm -rf -- "$work"' EXIT
 fuzz() {
   local name=$1 corpus
   case $name in
-    fuzz_pt | fuzz_npy) corpus=build-fuzz/tests/fuzz/seeds/${name#fuzz_} ;;
+    fuzz_pt | fuzz_npy | fuzz_pack) corpus=build-fuzz/tests/fuzz/seeds/${name#fuzz_} ;;
     fuzz_layer_mapping) corpus=tests/fuzz/corpus/layer_mapping ;;
     *) corpus=tests/fuzz/corpus/$name ;;
   esac

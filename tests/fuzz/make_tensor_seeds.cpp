@@ -1,8 +1,9 @@
-// Writes the seeds of fuzz_pt and fuzz_npy: make_tensor_seeds DIRECTORY creates DIRECTORY/pt and DIRECTORY/npy.
+// Writes the seeds of fuzz_pt, fuzz_npy and fuzz_pack: make_tensor_seeds DIRECTORY creates DIRECTORY/pt, DIRECTORY/npy and DIRECTORY/pack.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 
+#include "support/pack_files.h"
 #include "support/tensor_files.h"
 
 int main(int argument_count, char** arguments) {
@@ -12,7 +13,9 @@ int main(int argument_count, char** arguments) {
   }
   const std::filesystem::path directory = arguments[1];
   int number = 0;
-  for (const auto& [suffix, bytes] : msvis::test::seed_tensor_files()) {
+  auto files = msvis::test::seed_tensor_files();
+  files.emplace_back(".pack", msvis::test::hand_made_pack());
+  for (const auto& [suffix, bytes] : files) {
     const std::filesystem::path folder = directory / suffix.substr(1);
     std::filesystem::create_directories(folder);
     std::ofstream out(folder / (std::to_string(number++) + suffix), std::ios::binary);

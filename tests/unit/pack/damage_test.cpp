@@ -1,10 +1,9 @@
 // Packs that are cut off, damaged or made to harm: an error that names the file, never more.
-#include <zlib.h>
-
 #include <cstddef>
 #include <cstring>
 #include <functional>
 
+#include "support/pack_files.h"
 #include "tensor/pack_format.h"
 #include "unit/pack/rank_files.h"
 
@@ -51,32 +50,70 @@ std::string read_all(const std::string& bytes) {
   return first;
 }
 
+/// A pack taken apart.
 struct Parts {
-  explicit Parts(std::string all) : bytes(std::move(all)) { std::memcpy(&header, bytes.data(), sizeof header); }
-  PackEntry& entry(std::size_t k) { return *reinterpret_cast<PackEntry*>(bytes.data() + header.entries_offset + k * sizeof(PackEntry)); }
-  PackChunk& chunk(std::size_t k) { return *reinterpret_cast<PackChunk*>(bytes.data() + header.chunks_offset + k * sizeof(PackChunk)); }
-  std::uint64_t& size(std::size_t k) { return *reinterpret_cast<std::uint64_t*>(bytes.data() + header.shapes_offset + k * 8); }
+  explicit Parts(std::string all) : bytes(std::move(all)) {
+    std::memcpy(&header, bytes.data(), sizeof header);
+    first = header;
+    load(entries, header.entries_offset, header.entry_count);
+    load(chunks, header.chunks_offset, header.chunk_count);
+    load(sizes, header.shapes_offset, header.shape_count);
+  }
+  PackEntry& entry(std::size_t k) { return entries[k]; }
+  PackChunk& chunk(std::size_t k) { return chunks[k]; }
+  std::uint64_t& size(std::size_t k) { return sizes[k]; }
   char& name(std::size_t k) { return bytes[header.names_offset + k]; }
-  /// With right checksums: as somebody would write who means harm.
+  /// Put together with right checksums: as somebody would write who means harm.
   std::string sealed() {
-    uLong crc = 0;
-    const auto add = [&](std::uint64_t offset, std::uint64_t count, std::size_t size) {
-      if (offset < bytes.size() && count < bytes.size() && count * size <= bytes.size() - offset) {
-        crc = crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()) + offset, count * size);
-      }
-    };
-    add(header.entries_offset, header.entry_count, sizeof(PackEntry));
-    add(header.names_offset, header.names_bytes, 1);
-    add(header.shapes_offset, header.shape_count, 8);
-    add(header.chunks_offset, header.chunk_count, sizeof(PackChunk));
-    header.index_crc = static_cast<std::uint32_t>(crc);
-    header.header_crc = static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(&header), offsetof(PackHeader, header_crc)));
+    store(entries, first.entries_offset);
+    store(chunks, first.chunks_offset);
+    store(sizes, first.shapes_offset);
     std::memcpy(bytes.data(), &header, sizeof header);
+    test::seal_pack(bytes, false);
     return bytes;
   }
+
+  template <typename T>
+  void load(std::vector<T>& values, std::uint64_t offset, std::uint64_t count) {
+    if (count > 0 && offset < bytes.size() && count <= (bytes.size() - offset) / sizeof(T)) {
+      values.resize(count);
+      std::memcpy(values.data(), bytes.data() + offset, count * sizeof(T));
+    }
+  }
+  template <typename T>
+  void store(const std::vector<T>& values, std::uint64_t offset) {
+    if (!values.empty()) {
+      std::memcpy(bytes.data() + offset, values.data(), values.size() * sizeof(T));
+    }
+  }
+
   std::string bytes;
   PackHeader header;
+  PackHeader first;
+  std::vector<PackEntry> entries;
+  std::vector<PackChunk> chunks;
+  std::vector<std::uint64_t> sizes;
 };
+
+TEST(Format, AHandMadePackIsRead) {
+  const test::TemporaryDirectory directory;
+  std::ofstream(directory.path() / "dump_tensor_data.h5", std::ios::binary) << test::hand_made_pack();
+  const TensorStore store(directory.path());
+  ASSERT_FALSE(store.fault()) << store.fault()->what();
+  const auto found = [&](const char* name, ReadHints hints = {}) { return test::found_in(store, name, hints); };
+  EXPECT_THAT(found("a.pt"), testing::StartsWith("float32 2 3: "));
+  std::string numbers = "uint16 3 5: ";
+  for (char k = 0; k < 15; ++k) {
+    numbers += {k, '\0'};
+  }
+  EXPECT_EQ(found("b.npy"), numbers);
+  EXPECT_THAT(found("c.npy"), HasSubstr("unsupported dtype |V2"));
+  ReadHints hints;
+  hints.dtype = "BFloat16";
+  EXPECT_EQ(found("c.npy", hints), "bfloat16 2: abcd");
+  EXPECT_THAT(found("d"), HasSubstr("is not a regular file"));
+  EXPECT_THAT(found("e"), HasSubstr("there is no such file"));
+}
 
 TEST(DamagedPack, TheUndamagedOneReads) {
   const std::string pack = small_pack();

@@ -175,7 +175,7 @@ TEST(ChunkGrid, ChunksCoverEveryElementOnce) {
   const std::vector<std::vector<std::uint64_t>> shapes = {{1'000'003},       {3, 700, 333},   {2, 3, 400'000}, {5, 262'144},   {262'145, 4},
                                                           {1, 1, 3'000'000}, {17, 1, 65'537}, {600, 600, 3},   {7, 7, 7, 7, 7}};
   for (const auto& shape : shapes) {
-    for (const std::uint64_t size : {1, 8, 16}) {
+    for (const std::uint64_t size : {std::uint64_t{1}, std::uint64_t{8}, std::uint64_t{16}}) {
       const ChunkGrid grid = choose_chunk_grid(shape, size);
       EXPECT_LE(grid.chunk_elements() * size, ChunkGrid::target_bytes);
       std::uint64_t at = 0;
