@@ -558,7 +558,8 @@ class Program {
 
   // Of an item that is not complete yet. Writer thread.
   struct OpenItem {
-    std::size_t parts = 0;  // without result
+    std::size_t parts = 0;     // without result
+    std::uint32_t shares = 1;  // into which the item is divided; the last part must divide it in the same way
     std::optional<ItemResult> joined;
     std::map<std::uint32_t, std::string> deferred;  // by share
     bool stored = false;                            // rows or records may be in the file
@@ -612,7 +613,9 @@ class Program {
     part.work.share = share;
     part.work.shares = shares;
     part.work.deferred = std::move(deferred);
-    ++open_[item].parts;
+    OpenItem& open = open_[item];
+    ++open.parts;
+    open.shares = shares;
   }
 
   // Collective. Runs the parts that have no result yet.
@@ -674,7 +677,7 @@ class Program {
       for (auto& [share, deferred] : state.deferred) {
         of_shares.push_back(std::move(deferred));
       }
-      add_part(item, 0, static_cast<std::uint32_t>(of_shares.size()), join_deferred(of_shares));
+      add_part(item, 0, state.shares, join_deferred(of_shares));
     }
   }
 
