@@ -7,43 +7,30 @@
 #include "merge/experts.h"
 #include "merge/fold.h"
 #include "merge/names.h"
+#include "merge/stage.h"
 #include "merge/stages.h"
 
 namespace msvis {
 namespace {
 
-/// A collection of APIs at the root of one rank, as long as its rank is not in the forest.
-struct SavedCollection {
-  std::uint32_t rank = 0;  ///< index in Forest::ranks
-  TreeNode collection;
-  std::vector<TreeNode> apis;
-};
-
 std::size_t place(Dimension dimension) {
   return static_cast<std::size_t>(dimension);
 }
 
-class Standard {
+class StageFold {
  public:
-  Standard(Forest& forest, const RankGrid& grid, std::int64_t replica, std::int64_t chunks, const RankSource& source, MergeTally& tally)
-      : forest_(forest), grid_(grid), replica_(replica), chunks_(chunks), source_(source), tally_(tally) {}
+  StageFold(const RankGrid& grid, std::int64_t replica, const RankSource& source) : grid_(grid), replica_(replica), source_(source) {}
 
-  std::uint32_t run(std::vector<std::string>& warnings) {
-    std::vector<std::uint32_t> stages;
-    for (std::int64_t stage = 0; stage < grid_.size(Dimension::pp); ++stage) {
-      stages.push_back(fold_stage(stage));
-    }
-    warnings = group_contradictions(hints_, grid_);
-    join_stages(forest_, stages.front(), std::span(stages).subspan(1), chunks_, tally_);
-    place_collections(stages.front());
-    return stages.front();
+  FoldedStage run(std::int64_t stage) {
+    result_.main = fold(stage);
+    return std::move(result_);
   }
 
  private:
   [[nodiscard]] TreeNode& node(std::uint32_t index) { return forest_.nodes[index]; }
 
   /// All ranks of a stage of the replica. With expert parallelism those of other replicas that share the experts as well.
-  std::uint32_t fold_stage(std::int64_t stage) {
+  std::uint32_t fold(std::int64_t stage) {
     Coordinates at{};
     at[place(Dimension::dp)] = replica_;
     at[place(Dimension::pp)] = stage;
@@ -63,7 +50,7 @@ class Standard {
       }
     }
     const auto last = static_cast<std::uint32_t>(forest_.nodes.size());
-    join_experts(forest_, parts, own_place, tally_);
+    join_experts(forest_, parts, own_place, result_.tally);
     release(others, first, last);
     return parts[own_place];
   }
@@ -80,14 +67,14 @@ class Standard {
         shards.push_back(read({stage, context, tensor, replica}, KeepPayload::top));
       }
       const std::uint32_t last = next_node();
-      fold_ranks(forest_, main, shards, ParallelAxis::tensor, tally_);
+      fold_ranks(forest_, main, shards, ParallelAxis::tensor, result_.tally);
       release(shards, first, last);
       behind_first = context == 0 ? next_node() : behind_first;
       parts.push_back(main);
     }
     const std::uint32_t last = next_node();
     const std::span<const std::uint32_t> others = std::span<const std::uint32_t>(parts).subspan(1);
-    fold_ranks(forest_, parts.front(), others, ParallelAxis::context, tally_);
+    fold_ranks(forest_, parts.front(), others, ParallelAxis::context, result_.tally);
     release(others, behind_first, last);
     return parts.front();
   }
@@ -109,8 +96,9 @@ class Standard {
     TreeRank& rank = forest_.ranks[index];
     rank.coordinates = std::to_string(of.tensor) + "." + std::to_string(of.context) + "." + std::to_string(of.stage);
     if (of.replica == replica_) {  // else only its experts count
-      hints_[rank.rank] = rank.hint;
       save_collections(index);
+    } else {
+      rank.hint = {};
     }
     return index;
   }
@@ -135,7 +123,7 @@ class Standard {
       if (node(child).type != NodeType::api_collection) {
         continue;
       }
-      SavedCollection& saved = saved_[std::string(forest_.name(child))].emplace_back();
+      SavedCollection& saved = result_.saved[std::string(forest_.name(child))].emplace_back();
       saved.rank = rank;
       saved.collection = node(child);
       for (const std::uint32_t api : node(child).children) {
@@ -143,6 +131,45 @@ class Standard {
       }
     }
   }
+
+  const RankGrid& grid_;
+  std::int64_t replica_;
+  const RankSource& source_;
+  FoldedStage result_;
+  Forest& forest_ = result_.forest;
+};
+
+class StageJoin {
+ public:
+  StageJoin(Forest& forest, const RankGrid& grid, std::int64_t chunks, MergeTally& tally)
+      : forest_(forest), grid_(grid), chunks_(chunks), tally_(tally) {}
+
+  std::uint32_t run(const StageSource& source, std::vector<std::string>& warnings) {
+    const auto first = static_cast<std::uint32_t>(forest_.ranks.size());
+    std::vector<std::uint32_t> stages;
+    for (std::int64_t stage = 0; stage < grid_.size(Dimension::pp); ++stage) {
+      AddedStage added = add_stage(forest_, source(stage));
+      stages.push_back(added.main);
+      tally_.add(added.tally);
+      for (auto& [name, saved] : added.saved) {
+        auto& all = saved_[name];
+        all.insert(all.end(), std::make_move_iterator(saved.begin()), std::make_move_iterator(saved.end()));
+      }
+    }
+    std::map<std::int64_t, GroupHint> hints;
+    for (std::size_t rank = first; rank < forest_.ranks.size(); ++rank) {
+      hints[forest_.ranks[rank].rank] = forest_.ranks[rank].hint;
+    }
+    for (std::string& contradiction : group_contradictions(hints, grid_)) {
+      warnings.push_back(std::move(contradiction));
+    }
+    join_stages(forest_, stages.front(), std::span<const std::uint32_t>(stages).subspan(1), chunks_, tally_);
+    place_collections(stages.front());
+    return stages.front();
+  }
+
+ private:
+  [[nodiscard]] TreeNode& node(std::uint32_t index) { return forest_.nodes[index]; }
 
   /// Hangs what was saved to the root, where the first rank has its collections or, if it has none of this number, at the end.
   void place_collections(std::uint32_t main) {
@@ -205,19 +232,20 @@ class Standard {
 
   Forest& forest_;
   const RankGrid& grid_;
-  std::int64_t replica_;
   std::int64_t chunks_;
-  const RankSource& source_;
   MergeTally& tally_;
-  std::map<std::int64_t, GroupHint> hints_;
-  std::map<std::string, std::vector<SavedCollection>> saved_;  ///< by name
+  SavedCollections saved_;
 };
 
 }  // namespace
 
-std::uint32_t merge_standard(Forest& forest, const RankGrid& grid, std::int64_t replica, std::int64_t chunks, const RankSource& source,
-                             MergeTally& tally, std::vector<std::string>& warnings) {
-  return Standard(forest, grid, replica, chunks, source, tally).run(warnings);
+std::string fold_stage(const RankGrid& grid, std::int64_t replica, std::int64_t stage, const RankSource& source) {
+  return pack(StageFold(grid, replica, source).run(stage));
+}
+
+std::uint32_t merge_standard(Forest& forest, const RankGrid& grid, std::int64_t chunks, const StageSource& source, MergeTally& tally,
+                             std::vector<std::string>& warnings) {
+  return StageJoin(forest, grid, chunks, tally).run(source, warnings);
 }
 
 }  // namespace msvis

@@ -7,7 +7,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/bytes.h"
 #include "dump/python_text.h"
 #include "graph/builder.h"
 #include "graph/names.h"
@@ -401,7 +400,6 @@ std::uint32_t add_rank(Forest& forest, const Graph& graph, std::int64_t rank, Ke
   added.has_md5 = dump.has_md5();
   added.warnings = graph.warnings;
   added.lost_nodes = graph.lost_nodes;
-  added.json_bytes = dump.bytes();
   added.hint = group_hint(graph, rank);
   RankReader(forest, graph, index, keep, compat).read();
   return index;
@@ -566,169 +564,6 @@ Graph to_graph(Forest& forest, std::uint32_t rank) {
   number_nodes(graph);
   std::erase_if(graph.order, [&](std::uint32_t node) { return graph.by_name.at(graph.nodes[node].name) != node; });
   return graph;
-}
-
-// --- between processes -------------------------------------------------------------------------------------------------------------------
-
-std::string pack_rank(const Forest& forest, std::uint32_t rank) {
-  const TreeRank& from = forest.ranks[rank];
-  // Texts of this rank, numbered anew.
-  std::unordered_map<Text, std::uint32_t> numbers;
-  std::vector<Text> texts;
-  const auto number = [&](Text text) {
-    const auto [known, is_new] = numbers.try_emplace(text, static_cast<std::uint32_t>(texts.size()));
-    if (is_new) {
-      texts.push_back(text);
-    }
-    return known->second;
-  };
-  std::unordered_map<std::uint32_t, std::uint32_t> place;
-  for (const std::uint32_t node : from.created) {
-    place.emplace(node, static_cast<std::uint32_t>(place.size()));
-  }
-  const auto place_of = [&](std::uint32_t node) { return node == no_node ? no_node : place.at(node); };
-  ByteWriter nodes;
-  const auto put_entry = [&](ByteWriter& out, const TreeEntry& entry) {
-    for (const Text text : {entry.key, entry.dtype, entry.shape, entry.data_name, entry.md5, entry.requires_grad}) {
-      out.put(number(text));
-    }
-    out.put(entry.source_item);
-    for (std::size_t k = 0; k < entry.bits.size(); ++k) {
-      out.put(entry.kinds[k]);
-      out.put(entry.bits[k]);
-    }
-    out.put(entry.state);
-    out.put(entry.source_output);
-    out.put(entry.whole_key);
-  };
-  nodes.put_all(from.created, [&](ByteWriter& out, std::uint32_t index) {
-    const TreeNode& node = forest.nodes[index];
-    out.put(number(node.name));
-    out.put(number(node.stack));
-    out.put(place_of(node.parent));
-    out.put(node.micro_step);
-    out.put(node.payload);
-    out.put(node.type);
-    out.put(node.overflow);
-    out.put_all(node.children, [&](ByteWriter& to, std::uint32_t child) { to.put(place_of(child)); });
-    out.put_all(node.inputs, put_entry);
-    out.put_all(node.outputs, put_entry);
-  });
-  ByteWriter out;
-  out.put(from.rank);
-  out.put(place_of(from.root));
-  out.put(from.directory.native());
-  out.put(from.task);
-  out.put(from.level);
-  out.put(from.framework);
-  out.put(from.dump_data_dir.has_value());
-  out.put(from.dump_data_dir.value_or(""));
-  out.put(from.megatron_micro_steps.has_value());
-  out.put(from.megatron_micro_steps.value_or(0));
-  out.put(from.detected);
-  out.put(from.has_data);
-  out.put(from.has_md5);
-  out.put(from.micro_steps);
-  out.put_all(from.warnings);
-  out.put(from.lost_nodes);
-  out.put(from.removed_levels);
-  out.put(from.json_bytes);
-  out.put(from.hint.reduce_group.has_value());
-  out.put_all(from.hint.reduce_group.value_or(std::vector<std::int64_t>{}));
-  out.put(from.hint.successor.has_value());
-  out.put(from.hint.successor.value_or(0));
-  out.put_all(texts, [&](ByteWriter& to, Text text) { to.put(forest.texts[text]); });
-  out.put(from.payload);
-  return out.take() + nodes.take();
-}
-
-std::uint32_t unpack_rank(Forest& forest, std::string_view bytes) {
-  const auto index = static_cast<std::uint32_t>(forest.ranks.size());
-  TreeRank& to = forest.ranks.emplace_back();
-  const auto first = static_cast<std::uint32_t>(forest.nodes.size());
-  const auto fail = [] { throw Error(ErrorCategory::internal, "a message between processes is not what was sent"); };
-  ByteReader in(bytes);
-  to.rank = in.get<std::int64_t>();
-  const auto root = in.get<std::uint32_t>();
-  to.directory = in.get_string();
-  to.task = in.get_string();
-  to.level = in.get_string();
-  to.framework = in.get_string();
-  const bool has_dir = in.get<bool>();
-  std::string dir = in.get_string();
-  to.dump_data_dir = has_dir ? std::optional(std::move(dir)) : std::nullopt;
-  const bool has_steps = in.get<bool>();
-  const auto steps = in.get<std::int64_t>();
-  to.megatron_micro_steps = has_steps ? std::optional(steps) : std::nullopt;
-  to.detected = in.get<Framework>();
-  to.has_data = in.get<bool>();
-  to.has_md5 = in.get<bool>();
-  to.micro_steps = in.get<std::int64_t>();
-  to.warnings = in.get_all([](ByteReader& reader) { return reader.get_string(); });
-  to.lost_nodes = in.get<std::uint64_t>();
-  to.removed_levels = in.get<std::uint64_t>();
-  to.json_bytes = in.get<std::uint64_t>();
-  const bool has_group = in.get<bool>();
-  auto group = in.get_all([](ByteReader& reader) { return reader.get<std::int64_t>(); });
-  to.hint.reduce_group = has_group ? std::optional(std::move(group)) : std::nullopt;
-  const bool has_successor = in.get<bool>();
-  const auto successor = in.get<std::int64_t>();
-  to.hint.successor = has_successor ? std::optional(successor) : std::nullopt;
-  const std::vector<Text> texts = in.get_all([&forest](ByteReader& reader) { return forest.texts.id(reader.get_view()); });
-  to.payload = in.get_string();
-  const auto text = [&](ByteReader& reader) {
-    const auto number = reader.get<std::uint32_t>();
-    if (number >= texts.size()) {
-      fail();
-    }
-    return texts[number];
-  };
-  const auto count = in.get<std::uint64_t>();
-  if (count > bytes.size() || root >= count) {
-    fail();
-  }
-  const auto node_at = [&](std::uint32_t number) {
-    if (number != no_node && number >= count) {
-      fail();
-    }
-    return number == no_node ? no_node : first + number;
-  };
-  for (std::uint32_t k = 0; k < count; ++k) {
-    const auto place = static_cast<std::uint32_t>(forest.nodes.size());
-    TreeNode& node = forest.nodes.emplace_back();
-    node.rank = index;
-    node.name = node.source_name = text(in);
-    node.stack = text(in);
-    node.parent = node_at(in.get<std::uint32_t>());
-    node.micro_step = in.get<std::int64_t>();
-    node.payload = in.get<std::uint32_t>();
-    node.type = in.get<NodeType>();
-    node.overflow = in.get<Overflow>();
-    node.children = in.get_all([&](ByteReader& reader) { return node_at(reader.get<std::uint32_t>()); });
-    const auto get_entry = [&](ByteReader& reader) {
-      TreeEntry entry;
-      for (Text* member : {&entry.key, &entry.dtype, &entry.shape, &entry.data_name, &entry.md5, &entry.requires_grad}) {
-        *member = text(reader);
-      }
-      entry.source_node = place;
-      entry.source_item = reader.get<std::uint32_t>();
-      for (std::size_t statistic = 0; statistic < entry.bits.size(); ++statistic) {
-        entry.kinds[statistic] = reader.get<Number::Kind>();
-        entry.bits[statistic] = reader.get<std::int64_t>();
-      }
-      entry.state = reader.get<ItemState>();
-      entry.source_output = reader.get<bool>();
-      entry.whole_key = reader.get<bool>();
-      return entry;
-    };
-    node.inputs = in.get_all(get_entry);
-    node.outputs = in.get_all(get_entry);
-    to.created.push_back(place);
-    to.by_name[node.name] = place;
-    to.own_names.insert(node.name);
-  }
-  to.root = first + root;
-  return index;
 }
 
 }  // namespace msvis

@@ -114,7 +114,6 @@ struct TreeRank {
   std::vector<std::string> warnings;
   std::uint64_t lost_nodes = 0;
   std::uint64_t removed_levels = 0;
-  std::uint64_t json_bytes = 0;
   GroupHint hint;
 };
 
@@ -149,10 +148,6 @@ enum class KeepPayload : std::uint8_t {
 /// Adds the graph of a rank. With Compat::standard, the texts nan, inf and -inf are statistics too. The graph is not needed afterwards.
 /// Returns the index in Forest::ranks.
 std::uint32_t add_rank(Forest& forest, const Graph& graph, std::int64_t rank, KeepPayload keep, Compat compat);
-
-/// One rank of a forest as bytes, and back into another forest (which gets texts and nodes of its own).
-std::string pack_rank(const Forest& forest, std::uint32_t rank);
-std::uint32_t unpack_rank(Forest& forest, std::string_view bytes);
 
 /// The JSON text of a value with its numbers as they were written.
 void append_exact_json(std::string& out, JsonValue value);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,12 +19,14 @@
 #include "msvis/work_item.h"
 #include "overflow/overflow.h"
 #include "report/findings.h"
+#include "run/run_merged_item.h"
 
 namespace msvis {
 
 /// What all items of a run share; read once per process.
 struct RunContext {
   RunOptions options;
+  std::shared_ptr<StageStore> stages;  ///< stages of merged items that were folded before; may be null
   bool sides_at_once =
       false;  ///< cores are free: both sides of an item are read, and encoded, at once; the sink is called from two threads
   unsigned tensor_threads = 1;                                    ///< that read and compare the tensors of an item

@@ -15,17 +15,31 @@
 namespace msvis {
 namespace {
 
+const MergeSide& sizes_of(const MergeOptions& options, Side side) {
+  return side == Side::target ? options.target : options.golden;
+}
+
+/// Reads one rank into a forest.
+std::uint32_t read_rank(Forest& forest, const Replica& replica, std::int64_t rank, KeepPayload keep, const RunContext& context,
+                        bool paged) {
+  const Compat compat = context.options.compat;
+  Graph graph = build_graph(Dump::read(rank_directory(replica, rank)), compat);
+  const std::int64_t micro_steps = paged ? assign_micro_steps(graph, nullptr, compat) : 1;
+  const std::uint64_t removed = context.options.overflow_check ? classify_overflow(graph, context.ignore_rules) : 0;
+  const std::uint32_t index = add_rank(forest, graph, rank, keep, compat);
+  forest.ranks[index].micro_steps = micro_steps;
+  forest.ranks[index].removed_levels = removed;
+  return index;
+}
+
 class Merging {
  public:
-  /// `replicas`: one, or several of the golden side that are compared with one of the target.
-  Merging(std::span<const Replica> replicas, Side side, const RunContext& context)
-      : replicas_(replicas),
-        side_(side),
-        sizes_(side == Side::target ? context.options.merge->target : context.options.merge->golden),
-        context_(context) {}
+  /// Of one side: one replica, or several of the golden side that are compared with one of the target.
+  Merging(const WorkItem& item, Side side, const RunContext& context)
+      : item_(item), side_(side), sizes_(sizes_of(*context.options.merge, side)), context_(context) {}
 
-  MergedReplica run(std::int64_t target_replica) {
-    const std::uint32_t main = context_.options.compat == Compat::reference ? run_reference() : run_standard(target_replica);
+  MergedReplica run() {
+    const std::uint32_t main = context_.options.compat == Compat::reference ? run_reference() : run_standard();
     if (paged_) {
       result_.micro_steps = forest_.ranks[main].micro_steps;
     }
@@ -36,26 +50,31 @@ class Merging {
 
  private:
   std::uint32_t run_reference() {
-    const Replica& replica = replicas_.front();
+    const Replica& replica = item_.replicas[side_ == Side::target ? 0 : 1];
     std::map<std::int64_t, std::uint32_t> by_number;
     for (const std::int64_t rank : replica.ranks) {
-      by_number[rank] = read(forest_, replica, rank, KeepPayload::all);
+      by_number[rank] = read_rank(forest_, replica, rank, KeepPayload::all, context_, paged_);
     }
     return merge_reference(forest_, by_number, merge_strategy(sizes_), replica.tp_groups, replica.pp_groups, sizes_.vpp);
   }
 
-  std::uint32_t run_standard(std::int64_t target_replica) {
+  std::uint32_t run_standard() {
     const MergeOptions& options = *context_.options.merge;
     const bool unlike = context_.options.comparing() && options.unlike_replicas();
+    const RankGrid grid(sizes_, "");
     std::vector<std::uint32_t> mains;
-    for (const Replica& replica : replicas_) {
-      const RankSource source = [&](Forest& forest, std::int64_t rank, KeepPayload keep) { return read(forest, replica, rank, keep); };
-      const std::uint32_t main =
-          merge_standard(forest_, RankGrid(sizes_, ""), replica.number, sizes_.vpp, source, result_.tally, result_.warnings);
+    const std::uint32_t first = side_ == Side::target ? 0 : 1;
+    const std::size_t last = side_ == Side::target ? 1 : item_.replicas.size();
+    for (std::uint32_t replica = first; replica < last; ++replica) {
+      const StageSource source = [&](std::int64_t stage) {
+        std::string bytes = context_.stages ? context_.stages->take(item_, {replica, stage}) : std::string();
+        return bytes.empty() ? run_stage(item_, {replica, stage}, context_) : bytes;
+      };
+      const std::uint32_t main = merge_standard(forest_, grid, sizes_.vpp, source, result_.tally, result_.warnings);
       if (unlike) {
-        number_micro_batches(forest_, main, replica.number, sizes_.dp());
+        number_micro_batches(forest_, main, item_.replicas[replica].number, sizes_.dp());
         if (side_ == Side::golden) {
-          keep_micro_batches(forest_, main, target_replica, options.target.dp());
+          keep_micro_batches(forest_, main, item_.replicas.front().number, options.target.dp());
         }
       }
       mains.push_back(main);
@@ -64,23 +83,6 @@ class Merging {
       join_replicas(forest_, mains.front(), std::span<const std::uint32_t>(mains).subspan(1));
     }
     return mains.front();
-  }
-
-  std::uint32_t read(Forest& forest, const Replica& replica, std::int64_t rank, KeepPayload keep) {
-    const Compat compat = context_.options.compat;
-    Graph graph = build_graph(Dump::read(rank_directory(replica, rank)), compat);
-    std::int64_t micro_steps = 1;
-    if (paged_) {
-      micro_steps = assign_micro_steps(graph, nullptr, compat);
-    }
-    std::uint64_t removed = 0;
-    if (context_.options.overflow_check) {
-      removed = classify_overflow(graph, context_.ignore_rules);
-    }
-    const std::uint32_t index = add_rank(forest, graph, rank, keep, compat);
-    forest.ranks[index].micro_steps = micro_steps;
-    forest.ranks[index].removed_levels = removed;
-    return index;
   }
 
   /// What the dumps of the ranks had wrong, ascending by rank.
@@ -110,7 +112,7 @@ class Merging {
     }
   }
 
-  std::span<const Replica> replicas_;
+  const WorkItem& item_;
   Side side_;
   const MergeSide& sizes_;
   const RunContext& context_;
@@ -122,9 +124,44 @@ class Merging {
 
 }  // namespace
 
+std::vector<StageTask> stage_tasks(const WorkItem& item, const MergeOptions& options) {
+  std::vector<StageTask> tasks;
+  for (std::uint32_t replica = 0; replica < item.replicas.size(); ++replica) {
+    const std::int64_t stages = sizes_of(options, replica == 0 ? Side::target : Side::golden).pp;
+    for (std::int64_t stage = 0; stage < stages; ++stage) {
+      tasks.push_back({replica, stage});
+    }
+  }
+  return tasks;
+}
+
+std::string run_stage(const WorkItem& item, const StageTask& task, const RunContext& context) {
+  const Replica& replica = item.replicas.at(task.replica);
+  const RankGrid grid(sizes_of(*context.options.merge, task.replica == 0 ? Side::target : Side::golden), "");
+  const RankSource source = [&](Forest& forest, std::int64_t rank, KeepPayload keep) {
+    return read_rank(forest, replica, rank, keep, context, false);
+  };
+  return fold_stage(grid, replica.number, task.stage, source);
+}
+
+void StageStore::add(const WorkItem& item, const StageTask& task, std::string bytes) {
+  const std::lock_guard lock(mutex_);
+  stages_[key(item, task)] = std::move(bytes);
+}
+
+std::string StageStore::take(const WorkItem& item, const StageTask& task) {
+  const std::lock_guard lock(mutex_);
+  const auto found = stages_.find(key(item, task));
+  if (found == stages_.end()) {
+    return {};
+  }
+  std::string bytes = std::move(found->second);
+  stages_.erase(found);
+  return bytes;
+}
+
 MergedReplica merge_replica(const WorkItem& item, Side side, const RunContext& context) {
-  const std::span<const Replica> replicas(item.replicas);
-  return Merging(side == Side::target ? replicas.first(1) : replicas.subspan(1), side, context).run(replicas.front().number);
+  return Merging(item, side, context).run();
 }
 
 }  // namespace msvis
