@@ -331,14 +331,19 @@ class Signals(ProgramTest):
         self.assertFalse(progress_lines(stdout)[-1]["process_running"])
 
     def test_while_the_table_is_written(self):
+        """The file of an earlier run stays, and the continued run writes the table of an uninterrupted one."""
+        case = self.slow_case()
+        self.output = self.folder / "whole"
+        whole = self.folder / "whole.h5"
+        self.assert_code(Run(self.arguments(case, None, "--metrics", whole)), 0)
         for processes in (0, 2):
             with self.subTest(processes=processes):
                 self.output = self.folder / f"out{processes}"
                 tables = self.folder / f"tables{processes}"
                 tables.mkdir()
                 (tables / "table.h5").write_text("of an earlier run")
-                case = self.slow_case() if processes == 0 else self.folder / "case"
-                process = start(self.arguments(case, None, "--threads=1", "--metrics", tables / "table.h5"), processes)
+                arguments = self.arguments(case, None, "--threads=1", "--metrics", tables / "table.h5")
+                process = start(arguments, processes)
                 deadline = time.monotonic() + TIMEOUT
                 while (len(left_in(tables)) == 1 or not left_in(self.output)) and process.poll() is None and time.monotonic() < deadline:
                     time.sleep(0.001)
@@ -346,10 +351,39 @@ class Signals(ProgramTest):
                 stdout, stderr = process.communicate(timeout=TIMEOUT)
                 self.assertNotEqual(process.returncode, 0, stderr)
                 self.assertIn("Writing the parameter table", stdout)
-                self.assertIn("interrupted", stderr)
-                self.assertEqual(left_in(self.output), [])
+                self.assertIn("--resume", stderr)
+                self.assertEqual(results_in(self.output), [])
                 self.assertEqual(left_in(tables), ["table.h5"])
                 self.assertEqual((tables / "table.h5").read_text(), "of an earlier run")
+                self.assert_code(Run([*arguments, "--resume"], processes), 0)
+                self.the_result()
+                self.assertEqual((tables / "table.h5").read_bytes(), whole.read_bytes())
+
+    def test_rows_of_the_table_survive(self):
+        """Interrupted while ranks are in work."""
+        case = self.slow_case()
+        self.output = self.folder / "whole"
+        whole = self.folder / "whole.csv"
+        self.assert_code(Run(self.arguments(case, None, "--metrics", whole)), 0)
+        self.output = self.folder / "out"
+        table = self.folder / "table.csv"
+        arguments = self.arguments(case, None, "--threads=1", "--metrics", table)
+        process = start(arguments, 2)
+        deadline = time.monotonic() + TIMEOUT
+        while time.monotonic() < deadline and process.poll() is None:
+            spill = [path for path in self.output.glob("*-metrics") if path.stat().st_size > 1_000_000] if self.output.exists() else []
+            if spill:
+                break
+            time.sleep(0.001)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=TIMEOUT)
+        self.assertIn("--resume", stderr)
+        self.assertFalse(table.exists())
+        run = Run([*arguments, "--resume"], 2)
+        self.assert_code(run, 0)
+        self.assertRegex(run.stdout, r"Continuing .*: [1-9]\d* .*of 4000 done")
+        self.assertEqual(table.read_bytes(), whole.read_bytes())
+        self.the_result()
 
 
 def main():
