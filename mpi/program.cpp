@@ -15,7 +15,9 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -56,6 +58,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t memory_per_json_byte = 6;
 constexpr std::uint64_t memory_of_any_item = std::uint64_t{16} << 20U;
 constexpr std::uint64_t percent_of_memory = 60;
+// Of folded stages, from and to one process at once.
+constexpr std::size_t stage_round_bytes = std::size_t{16} << 20U;
 // mpirun kills a second after its SIGTERM; the final progress line must be out by then.
 constexpr std::chrono::milliseconds pause_when_killed{600};
 // Process 0 gets the same signal, as a rule. If it does nothing for so long, another process ends all.
@@ -554,6 +558,7 @@ class Program {
     WorkItem work;
     ItemResult result;
     std::optional<ItemResult> whole;  // with the last part of an item: the result of all
+    int only_on = -1;                 // process; -1: any
   };
 
   // Of an item that is not complete yet. Writer thread.
@@ -586,11 +591,19 @@ class Program {
         }
       }
       const auto shares = divided_ ? shares_of(works, transport_.processes()) : std::vector<std::uint32_t>(works.size(), 1);
+      // With merged items and more processes than parts, every part has a process of its own, to which the stages of its ranks are sent.
+      const std::size_t parts = std::accumulate(shares.begin(), shares.end(), std::size_t{0});
+      const bool apart = folds_apart() && parts > 0 && parts <= static_cast<std::size_t>(transport_.processes());
       for (std::size_t k = 0; k < open.size(); ++k) {
         for (std::uint32_t share = 0; share < shares[k]; ++share) {
+          const int owner = apart ? static_cast<int>(parts_.size() - first_open_part_) : -1;
           add_part(open[k], share, shares[k], {});
+          parts_.back().only_on = owner;
         }
       }
+    }
+    if (folds_apart()) {
+      fold_stages();
     }
     run_parts();
     if (divided_) {
@@ -606,6 +619,112 @@ class Program {
       }
     });
     agree(transport_, fault, "counting what was done");
+  }
+
+  [[nodiscard]] bool folds_apart() const { return options_.merge && options_.compat == Compat::standard && transport_.processes() > 1; }
+
+  // Collective. Where every part of the merged items has a process of its own, the stages of all items are folded by whoever is free and
+  // sent to these processes. A stage that can't be folded is not sent: the item finds the fault again.
+  void fold_stages() {
+    struct Task {
+      WorkItem item;
+      StageTask stage;
+      std::vector<int> owners;
+    };
+    std::vector<Task> tasks;
+    ByteWriter out;
+    if (leads()) {
+      std::map<std::size_t, std::vector<int>> owners;
+      for (std::size_t part = first_open_part_; part < parts_.size(); ++part) {
+        if (parts_[part].only_on >= 0 && !parts_[part].work.replicas.empty()) {
+          owners[parts_[part].item].push_back(parts_[part].only_on);
+        }
+      }
+      for (const auto& [item, processes] : owners) {
+        for (const StageTask& stage : stage_tasks(plan_.items[item], *options_.merge)) {
+          tasks.push_back({plan_.items[item], stage, processes});
+        }
+      }
+      out.put_all(tasks, [](ByteWriter& to, const Task& task) {
+        to.put(msvis::pack(task.item));
+        to.put(task.stage.replica);
+        to.put(task.stage.stage);
+        to.put_all(task.owners);
+      });
+    }
+    std::string bytes = out.take();
+    transport_.broadcast(bytes, "telling which stages there are");
+    tasks = ByteReader(bytes).get_all([](ByteReader& in) {
+      Task task;
+      task.item = unpack_work_item(in.get_view());
+      task.stage.replica = in.get<std::uint32_t>();
+      task.stage.stage = in.get<std::int64_t>();
+      task.owners = in.get_all([](ByteReader& reader) { return reader.get<int>(); });
+      return task;
+    });
+    if (tasks.empty()) {
+      return;
+    }
+    std::vector<ScheduledItem> scheduled;
+    ScheduleLimits limits;
+    if (leads()) {
+      report_->info("Reading " + std::to_string(tasks.size()) + " stages of the ranks that are merged");
+      for (std::size_t task = 0; task < tasks.size(); ++task) {
+        ByteWriter number;
+        number.put(static_cast<std::uint64_t>(task));
+        const std::uint64_t held = tasks[task].item.held_json_bytes();
+        scheduled.push_back({number.take(), held, held * memory_per_json_byte + memory_of_any_item, -1});
+      }
+      for (const auto& node : nodes_) {
+        limits.node_memory.push_back(node.available_memory == 0 ? UINT64_MAX : node.available_memory / 100 * percent_of_memory);
+      }
+    }
+    struct Folded {
+      std::mutex mutex;
+      std::map<std::size_t, std::string> stages;  // by task
+    };
+    const auto folded = std::make_shared<Folded>();
+    const auto shared_tasks = std::make_shared<const std::vector<Task>>(std::move(tasks));
+    ScheduleHooks hooks;
+    hooks.run = [context = std::shared_ptr<const RunContext>(context_), folded, shared_tasks](std::size_t, std::string_view number,
+                                                                                              const BatchSink&) {
+      const auto index = static_cast<std::size_t>(ByteReader(number).get<std::uint64_t>());
+      const Task& task = shared_tasks->at(index);
+      try {
+        std::string stage = run_stage(task.item, task.stage, *context);
+        const std::lock_guard lock(folded->mutex);
+        folded->stages[index] = std::move(stage);
+      } catch (const Error&) {
+        return std::string();
+      } catch (const std::bad_alloc&) {
+        return std::string();
+      }
+      return std::string();
+    };
+    hooks.store = [](std::size_t, std::string_view) {};
+    hooks.idle = [this] { idle(); };
+    hooks.stop_wanted = [this] { return stop_wanted(); };
+    run_schedule(transport_, std::move(scheduled), threads_, hooks, limits);
+
+    std::vector<std::string> outgoing(static_cast<std::size_t>(transport_.processes()));
+    for (auto& [task, stage] : folded->stages) {
+      ByteWriter message;
+      message.put(static_cast<std::uint64_t>(task));
+      message.put(stage);
+      stage = std::string();
+      for (const int owner : shared_tasks->at(task).owners) {
+        outgoing.at(static_cast<std::size_t>(owner)) += message.bytes();
+      }
+    }
+    const auto incoming = transport_.all_to_all(std::move(outgoing), stage_round_bytes, "sending stages to the processes that join them");
+    context_->stages = std::make_shared<StageStore>();
+    for (const std::string& from : incoming) {
+      ByteReader in(from);
+      while (!in.at_end()) {
+        const auto task = static_cast<std::size_t>(in.get<std::uint64_t>());
+        context_->stages->add(shared_tasks->at(task).item, shared_tasks->at(task).stage, in.get_string());
+      }
+    }
   }
 
   void add_part(std::size_t item, std::uint32_t share, std::uint32_t shares, std::string deferred) {
@@ -626,7 +745,8 @@ class Program {
     if (leads()) {
       for (std::size_t part = first; part < parts_.size(); ++part) {
         const WorkItem& work = parts_[part].work;
-        items.push_back({msvis::pack(work), work.cost() / work.shares, work.json_bytes * memory_per_json_byte + memory_of_any_item, -1});
+        items.push_back({msvis::pack(work), work.cost() / work.shares, work.held_json_bytes() * memory_per_json_byte + memory_of_any_item,
+                         parts_[part].only_on});
       }
       for (const auto& node : nodes_) {
         limits.node_memory.push_back(node.available_memory == 0 ? UINT64_MAX : node.available_memory / 100 * percent_of_memory);

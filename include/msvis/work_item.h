@@ -1,6 +1,7 @@
 // The unit of work: one (step, rank) of the job, with its dump on one or both sides.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -33,6 +34,11 @@ struct WorkItem {
   std::vector<Replica> replicas;  ///< where ranks are merged, the one of the target, then those of the golden (several if these have unlike
                                   ///< numbers of replicas); else empty
   std::string deferred;           ///< not empty: only the nodes that no share owns are to be finished, from what the shares found
+  std::uint64_t largest_rank_bytes = 0;  ///< where ranks are merged: JSON bytes of the largest of them
+  /// JSON bytes that are held at once: of merged ranks one after the other is read, and about what one has stays of all.
+  [[nodiscard]] std::uint64_t held_json_bytes() const {
+    return replicas.empty() ? json_bytes : std::min(json_bytes, largest_rank_bytes + json_bytes / 3);
+  }
   [[nodiscard]] std::uint64_t cost() const { return json_bytes + tensor_bytes; }
 };
 

@@ -186,7 +186,12 @@ void plan_replicas(WorkPlan& plan, const RunOptions& options) {
       }
       for (const Replica& replica : item.replicas) {
         for (const std::int64_t rank : replica.ranks) {
-          item.json_bytes += layout::json_bytes(rank_directory(replica, rank));
+          const std::uint64_t bytes = layout::json_bytes(rank_directory(replica, rank));
+          item.json_bytes += bytes;
+          item.largest_rank_bytes = std::max(item.largest_rank_bytes, bytes);
+          if (comparing) {
+            item.tensor_bytes += layout::tensor_bytes(rank_directory(replica, rank));
+          }
         }
       }
       item.target = rank_directory(item.replicas.front(), item.rank);
@@ -197,6 +202,9 @@ void plan_replicas(WorkPlan& plan, const RunOptions& options) {
     }
   }
   plan.items = std::move(items);
+  plan.tensor_mode = comparing && std::any_of(plan.items.begin(), plan.items.end(), [](const WorkItem& item) {
+                       return item.tensor_bytes > 0 && layout::states_tensor_task(item.target);
+                     });
 }
 
 }  // namespace msvis

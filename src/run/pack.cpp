@@ -124,6 +124,7 @@ std::string pack(const WorkItem& item) {
   out.put(item.share);
   out.put(item.shares);
   out.put_all(item.replicas, put_replica);
+  out.put(item.largest_rank_bytes);
   out.put(item.deferred);
   return out.take();
 }
@@ -140,6 +141,7 @@ WorkItem unpack_work_item(std::string_view bytes) {
   item.share = in.get<std::uint32_t>();
   item.shares = in.get<std::uint32_t>();
   item.replicas = in.get_all(get_replica);
+  item.largest_rank_bytes = in.get<std::uint64_t>();
   item.deferred = in.get_string();
   return item;
 }

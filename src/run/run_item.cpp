@@ -133,6 +133,9 @@ class ItemRun {
     MergedReplica target;
     both_sides([&] { target = of_side(Side::target); }, [&] { golden = of_side(Side::golden); });
     for (const MergedReplica* merged : {&target, &golden}) {
+      if (!leads()) {
+        break;  // another process says it
+      }
       const Side side = merged == &target ? Side::target : Side::golden;
       for (const std::string& warning : merged->warnings) {
         warn(side, warning);
