@@ -495,6 +495,21 @@ class Tensors(MergeTest):
                     compared += 1
         self.assertEqual(compared, 2 * 2 * 4)
 
+    def test_unlike_numbers_of_replicas(self):
+        """Each replica's micro-batches against those of the same number in the job."""
+        model = P.Model(micro_batches=4, layers=2)
+        one, other = P.Split(dp=2, tp=2), P.Split()
+        file = self.run_program(["-tp", self.dump(one, model, self.FORM), "-gp", self.dump(other, model, self.FORM), *self.flags(one, other)])
+        compared = 0
+        for rank in Result(file).ranks:
+            for name, node in Result(file, rank=rank).nodes.items():
+                if ".layers." in name and ".forward." in name:
+                    for key, item in node.items.items():
+                        if "MaxAbsErr" in item:
+                            self.assertEqual(item["MaxAbsErr"], "0.0", f"{rank} {name} {key}: {item['Err_message']}")
+                            compared += 1
+        self.assertGreater(compared, 4 * 2 * 30)
+
     def test_missing_file_of_one_rank(self):
         name = "Module.0.module.decoder.layers.1.mlp.linear_fc2.RowParallelLinear.forward.0"
         target, golden = self.dump(P.Split(tp=2), form=self.FORM), self.dump(form=self.FORM)
