@@ -1,5 +1,6 @@
 #include "mpi/program.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@
 #include "base/printable.h"
 #include "cli/cli.h"
 #include "layout/layout.h"
+#include "layout/watch.h"
 #include "merge/parameters.h"
 #include "merge/replicas.h"
 #include "mpi/background.h"
@@ -66,6 +68,8 @@ constexpr std::chrono::milliseconds pause_when_killed{600};
 constexpr std::chrono::seconds patience_with_process_0{5};
 constexpr std::size_t records_per_batch = 4096;
 constexpr std::string_view identity_key = "identity";
+constexpr std::string_view follow_key = "follow";  // steps that have a result of their own; there in runs beside a job
+constexpr std::chrono::milliseconds longest_nap{200};
 // Added to the name of the partial file.
 constexpr const char* metrics_suffix = "-metrics";
 
@@ -196,8 +200,9 @@ class Program {
     int exit_code = exit_failed;
     try {
       prepare();
-      summary_.items_seconds = timed([this] { run_items(); });
-      summary_.links_seconds = timed([this] { link_ranks(); });
+      summary_.items_seconds = timed([this] { options_.follow ? follow() : run_items(); });
+      check_what_was_done();
+      summary_.links_seconds = timed([this] { link_ranks(file_ ? &*file_ : nullptr); });
       write_metrics();
       summary_.finish_seconds = timed([this] { finish(); });
       exit_code = tell_result();
@@ -253,7 +258,7 @@ class Program {
       return std::nullopt;
     }
     const std::string text = interruption().what();
-    if (report_) {
+    if (report_ && !following_) {
       report_->progress().error(text);
     }
     return Fault{ErrorCategory::interrupted, text};
@@ -281,6 +286,7 @@ class Program {
         text += "; no result was written";
       }
     }
+    step_files_.clear();
     file_.reset();
     output_.reset();
     if (interrupted) {
@@ -296,18 +302,22 @@ class Program {
   // As long as it lives, signals are looked for by a schedule.
   class InSchedule {
    public:
-    explicit InSchedule(Program& program) : program_(program) { program_.in_schedule_ = true; }
-    ~InSchedule() { program_.in_schedule_ = false; }
+    explicit InSchedule(Program& program) : program_(program), before_(std::exchange(program.in_schedule_, true)) {}
+    ~InSchedule() { program_.in_schedule_ = before_; }
     InSchedule(const InSchedule&) = delete;
     InSchedule& operator=(const InSchedule&) = delete;
 
    private:
     Program& program_;
+    bool before_;
   };
 
   // --- before the work -------------------------------------------------------------------------------------------------------------
 
   void prepare() {
+    if (options_.nice > 0) {
+      setpriority(PRIO_PROCESS, 0, options_.nice);
+    }
     auto fault = capture_fault([&] {
       if (leads()) {
         prepare_output_and_plan();
@@ -317,7 +327,7 @@ class Program {
     agree(transport_, fault, "preparing the run");
     std::string bytes;
     if (leads()) {
-      bytes = pack(share_of(plan_, open_items().size(), transport_.processes()));
+      bytes = pack(options_.follow ? SharedPlan() : share_of(plan_, open_items().size(), transport_.processes()));
     }
     transport_.broadcast(bytes, "sending the plan");
     fault = capture_fault([&] { read_context(unpack_shared_plan(bytes)); });
@@ -329,7 +339,7 @@ class Program {
       position += transport_.node_of(process) == transport_.node_of(transport_.process()) ? 1 : 0;
     }
     const auto& node = nodes_[static_cast<std::size_t>(transport_.node_of(transport_.process()))];
-    threads_ = options_.threads > 0 ? options_.threads : default_threads(node, position);
+    threads_ = options_.threads > 0 ? options_.threads : options_.follow ? 1 : default_threads(node, position);
     all_threads_ = static_cast<unsigned>(transport_.sum({threads_}, "counting threads")[0]);
     std::size_t items = 0;
     for (const auto& [step, ranks] : context_->world_ranks) {
@@ -359,9 +369,13 @@ class Program {
     if (!options_.metrics.empty()) {
       const NewFile trial(options_.metrics);
     }
-    plan_ = find_work(options_);
-    plan_replicas(plan_, options_);
-    if (plan_.items.empty()) {
+    if (options_.follow) {
+      look_at_what_is_there();
+    } else {
+      plan_ = find_work(options_);
+      plan_replicas(plan_, options_);
+    }
+    if (plan_.items.empty() && !options_.follow) {
       throw Error(ErrorCategory::path, "no (step, rank) pair was found; look at -tp, -gp and the selection of steps and ranks");
     }
     for (const auto& warning : output_->warnings()) {
@@ -382,7 +396,7 @@ class Program {
       file_.emplace(options_, nullptr);
       return;
     }
-    const RunIdentity identity = identity_of(options_, MSVIS_VERSION, plan_.items);
+    RunIdentity identity = identity_of(options_, MSVIS_VERSION, plan_.items);
     const auto unfinished = VisDbWriter::partial_files(options_.output, options_.comparing());
     if (options_.resume) {
       resume_one_of(unfinished, identity);
@@ -396,6 +410,9 @@ class Program {
     }
     if (!file_) {
       file_.emplace(options_, std::make_unique<VisDbWriter>(options_.output, options_.comparing()));
+      if (options_.follow) {
+        save_steps_with_result();
+      }
       if (!options_.metrics.empty()) {
         file_->collect_metrics(MetricsSpill(file_->writer().partial_path().string() + metrics_suffix));
       }
@@ -403,6 +420,17 @@ class Program {
       file_->commit();
     }
     partial_file_ = file_->writer().partial_path().string();
+    if (options_.follow) {
+      identity.items.clear();
+      identity_ = std::move(identity);
+      plan_ = {};
+    }
+  }
+
+  void save_steps_with_result() {
+    ByteWriter out;
+    out.put_all(steps_with_result_);
+    file_->writer().save(follow_key, out.bytes());
   }
 
   // The newest unfinished result that is of this run.
@@ -444,9 +472,13 @@ class Program {
     if (!before) {
       throw Error(ErrorCategory::format, "is no unfinished result of this program; delete it", path);
     }
-    const auto differing = differences(unpack_run_identity(*before), identity, [&](std::int64_t step, std::int64_t rank) {
-      return done.contains({step, rank});
-    });
+    const auto steps_with_result = writer->saved(follow_key);
+    const auto differing = differences(
+        unpack_run_identity(*before), identity,
+        [&](std::int64_t step, std::int64_t rank) {
+          return done.contains({step, rank});
+        },
+        steps_with_result.has_value());
     if (!differing.empty()) {
       std::string text = "the unfinished result is of another run";
       for (const auto& difference : differing) {
@@ -458,14 +490,28 @@ class Program {
     if (!options_.metrics.empty()) {
       file_->collect_metrics_again(path.string() + metrics_suffix);
     }
+    if (steps_with_result) {
+      ByteReader in(*steps_with_result);
+      const auto steps = in.get_all([](ByteReader& from) { return from.get<std::int64_t>(); });
+      steps_with_result_.insert(steps.begin(), steps.end());
+      for (const auto& [step, rank] : done) {
+        if (has_result(step_directory(step))) {  // the run may have ended before it noted that
+          steps_with_result_.insert(step);
+        }
+      }
+    }
     std::string lost;
     for (const SavedItem& item : saved) {
-      if (item.done) {
+      // The result of a step needs all its items in one run.
+      if (item.done && (!options_.follow || steps_with_result_.contains(item.step))) {
         const ItemResult result = unpack_item_result(item.result);
         file_->restore(result);
         add_to_summary(result);
       } else {
         file_->take_back({item.step, item.rank});
+        if (item.done) {
+          continue;
+        }
         lost += (lost.empty() ? "" : ", ") + item_name(item.step, item.rank);
       }
     }
@@ -488,6 +534,13 @@ class Program {
       }
     }
     return open;
+  }
+
+  // For --resume.
+  void look_at_what_is_there() {
+    Watch watch(options_);
+    watch.look(Clock::now());
+    plan_ = watch.plan();
   }
 
   // Before the work, not after it.
@@ -540,7 +593,7 @@ class Program {
   void tell_beginning() {
     started_at_ = std::time(nullptr);
     std::string text = options_.comparing() ? "Comparing " : "Building ";
-    text += pairs_text(plan_.items.size()) + " of target " + printable(options_.target.string());
+    text += (options_.follow ? "what a job writes" : pairs_text(plan_.items.size())) + " of target " + printable(options_.target.string());
     if (options_.comparing()) {
       text += " with golden " + printable(options_.golden.string());
     }
@@ -605,6 +658,11 @@ class Program {
     if (folds_apart()) {
       fold_stages();
     }
+    run_all_parts();
+  }
+
+  // Collective.
+  void run_all_parts() {
     run_parts();
     if (divided_) {
       if (leads()) {
@@ -612,6 +670,10 @@ class Program {
       }
       run_parts();
     }
+  }
+
+  // Collective.
+  void check_what_was_done() {
     const auto fault = capture_fault([&] {
       if (leads()) {
         require_some_done();
@@ -759,11 +821,16 @@ class Program {
     };
     hooks.store_start = [this, first](std::size_t part) {
       const WorkItem& work = parts_[first + part].work;
-      file_->begin({work.step, work.rank});
+      for (ResultFile* file : files_of(work.step)) {
+        file->begin({work.step, work.rank});
+      }
     };
     hooks.store = [this, first](std::size_t part, std::string_view batch) {
-      open_[parts_[first + part].item].stored = true;
-      file_->store(batch);
+      const Part& of = parts_[first + part];
+      open_[of.item].stored = true;
+      for (ResultFile* file : files_of(of.work.step)) {
+        file->store(batch);
+      }
     };
     hooks.store_result = [this, first](std::size_t part, std::string_view bytes) { store_result(parts_[first + part], bytes); };
     hooks.stored = [this](bool idle) { file_->commit_if_due(idle); };
@@ -851,7 +918,9 @@ class Program {
       return;  // another part finishes it
     }
     item.joined->deferred.clear();
-    file_->end(*item.joined, item.stored);
+    for (ResultFile* file : files_of(part.work.step)) {
+      file->end(*item.joined, item.stored);
+    }
     part.whole = std::move(item.joined);
     open_.erase(part.item);
   }
@@ -884,7 +953,11 @@ class Program {
     if (result.record.status != "done") {
       return;
     }
+    const auto before = summary_.findings.first_divergence;
     summary_.findings.merge(result.findings);
+    if (following_ && summary_.findings.first_divergence != before) {
+      report_->info("First divergence so far: " + finding_text(*summary_.findings.first_divergence));
+    }
     if (result.suggestions && !summary_.suggestions) {
       summary_.suggestions.emplace();
     }
@@ -892,6 +965,243 @@ class Program {
       merge_suggestions(*summary_.suggestions, *result.suggestions);
       mapping_usage_.add(result.mapping_usage);
     }
+  }
+
+  // --- beside a job that writes ------------------------------------------------------------------------------------------------------
+
+  // What process 0 has decided; the others do their part.
+  struct Round {
+    bool last = false;
+    SharedPlan shared;
+    std::vector<std::int64_t> steps;  // to be given a result of their own
+  };
+
+  // Collective. Ends when the step that was asked for is complete, when nothing changes any more, or at a signal.
+  void follow() {
+    following_ = true;
+    const InSchedule in_schedule(*this);
+    std::optional<Watch> watch;
+    if (leads()) {
+      watch.emplace(options_);
+      for (const auto& [item, outcome] : file_->outcomes()) {
+        watch->skip(item);
+      }
+      for (const std::int64_t step : steps_with_result_) {
+        watch->skip_step(step);
+      }
+      last_change_ = Clock::now();
+    }
+    for (bool last = false; !last;) {
+      Round round;
+      const auto fault = capture_fault([&] {
+        if (leads()) {
+          round = next_round(*watch);
+        }
+      });
+      agree(transport_, fault, "waiting for the job");
+      share_round(round);
+      last = round.last;
+      try {
+        run_all_parts();
+        for (const std::int64_t step : round.steps) {
+          publish_step(step);
+        }
+      } catch (const AgreedError& error) {
+        if (error.category() != ErrorCategory::interrupted) {
+          throw;
+        }
+        last = true;
+        take_back_open_items();
+      }
+    }
+    if (noted_signal() != 0 && leads()) {
+      report_->info(std::string(interruption().what()) + ": the result is completed with what is done; a second signal ends at once");
+    }
+    // All processes forget it, also those that only another one's signal has stopped.
+    forget_noted_signal();
+    following_ = false;
+    if (count_again_) {
+      summary_.findings = {};
+      summary_.suggestions.reset();
+      mapping_usage_ = {};
+      file_->writer().for_each_item([this](SavedItem&& item) {
+        if (item.done) {
+          add_to_summary(unpack_item_result(item.result));
+        }
+      });
+    }
+  }
+
+  // Process 0. Waits until there is something to do.
+  Round next_round(Watch& watch) {
+    Round round;
+    std::string told;
+    for (;;) {
+      const auto now = Clock::now();
+      round.last = noted_signal() != 0;
+      Watch::Found found = round.last ? Watch::Found() : watch.look(now);
+      if (!round.last) {
+        last_change_ = found.changed || !found.complete.empty() ? now : last_change_;
+        const bool idle_too_long =
+            options_.idle_timeout_seconds > 0 && std::chrono::duration<double>(now - last_change_).count() >= options_.idle_timeout_seconds;
+        if (idle_too_long) {
+          report_->info("Nothing has changed for " + seconds_text(options_.idle_timeout_seconds) + ": the job has ended");
+          const std::vector<std::int64_t> steps = found.steps;
+          std::vector<WorkItem> complete = std::move(found.complete);
+          found = watch.rest(now);
+          found.steps.insert(found.steps.begin(), steps.begin(), steps.end());
+          found.complete.insert(found.complete.begin(), complete.begin(), complete.end());
+        }
+        steps_complete_.insert(found.steps.begin(), found.steps.end());
+        round.last = idle_too_long || (options_.until_step && steps_complete_.contains(*options_.until_step));
+      }
+      if (round.last || !found.complete.empty() || !found.steps.empty()) {
+        add_found_items(found);
+        round.steps = std::move(found.steps);
+        plan_.link_ranks = watch.plan().link_ranks;
+        plan_.dropped = watch.plan().dropped;
+        round.shared = share_of(watch.plan(), SIZE_MAX, 1);
+        round.shared.link_ranks = plan_.link_ranks;
+        return round;
+      }
+      if (!found.reason.empty() && found.reason != told) {
+        report_->info("Waiting: " + found.reason);
+        told = found.reason;
+      }
+      const auto next_look = now + std::chrono::duration<double>(options_.poll_seconds);
+      while (Clock::now() < next_look && noted_signal() == 0) {
+        std::this_thread::sleep_for(
+            std::min<std::chrono::duration<double>>(longest_nap, next_look - Clock::now() + std::chrono::milliseconds(1)));
+        report_->progress().tick();
+      }
+    }
+  }
+
+  void add_found_items(const Watch::Found& found) {
+    for (const WorkItem& item : found.complete) {
+      const ResultFile::ItemKey key{item.step, item.rank};
+      if (file_->outcomes().contains(key)) {
+        report_->important_warning(item_name(item.step, item.rank) + " has changed since it was compared: it is compared again");
+        for (ResultFile* file : files_of(item.step)) {
+          file->take_back(key);
+        }
+        count_again_ = true;
+      }
+      if (!step_files_.contains(item.step) && !steps_with_result_.contains(item.step)) {
+        remove_unfinished(step_directory(item.step));
+        step_files_.try_emplace(item.step, options_, step_directory(item.step));
+      }
+      plan_.items.push_back(item);
+      add_part(plan_.items.size() - 1, 0, 1, {});
+    }
+    if (!found.complete.empty()) {
+      identity_.items.merge(identity_of(options_, MSVIS_VERSION, found.complete).items);
+      file_->writer().save(identity_key, pack(identity_));
+    }
+  }
+
+  [[nodiscard]] std::filesystem::path step_directory(std::int64_t step) const { return options_.output / ("step" + std::to_string(step)); }
+
+  static bool has_result(const std::filesystem::path& directory) {
+    std::error_code error;
+    for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+      if (entry->path().filename().string().ends_with(".vis.db")) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // What a run that was killed has left of a step, which is done again.
+  void remove_unfinished(const std::filesystem::path& directory) const {
+    if (options_.resume) {
+      for (const auto& path : VisDbWriter::partial_files(directory, options_.comparing())) {
+        static_cast<void>(capture_fault([&] { VisDbWriter(path).keep(false); }));  // one that is in work stays
+      }
+    }
+  }
+
+  // The result of one step; without it, its directory goes too.
+  struct StepFile {
+    StepFile(const RunOptions& options, const std::filesystem::path& path)
+        : directory(path), file(options, std::make_unique<VisDbWriter>(path, options.comparing())) {}
+    OutputDirectory directory;
+    ResultFile file;
+  };
+
+  // Those that take rows of a step.
+  std::vector<ResultFile*> files_of(std::int64_t step) {
+    std::vector<ResultFile*> files{&*file_};
+    if (const auto found = step_files_.find(step); found != step_files_.end()) {
+      files.push_back(&found->second.file);
+    }
+    return files;
+  }
+
+  // Collective.
+  void share_round(Round& round) {
+    std::string bytes;
+    if (leads()) {
+      ByteWriter out;
+      out.put(round.last);
+      out.put(pack(round.shared));
+      out.put_all(round.steps);
+      bytes = out.take();
+    }
+    transport_.broadcast(bytes, "waiting for the job");
+    ByteReader in(bytes);
+    round.last = in.get<bool>();
+    round.shared = unpack_shared_plan(in.get_view());
+    round.steps = in.get_all([](ByteReader& from) { return from.get<std::int64_t>(); });
+    // Threads of an earlier round may still have the old one.
+    auto context = std::make_shared<RunContext>(*context_);
+    context->link_ranks = round.shared.link_ranks;
+    context->world_ranks = std::move(round.shared.world_ranks);
+    context_ = std::move(context);
+  }
+
+  // Collective. The result of one step, as far as there is one.
+  void publish_step(std::int64_t step) {
+    std::string flag;
+    if (leads()) {
+      const auto found = step_files_.find(step);
+      flag = found != step_files_.end() && found->second.file.failed() < found->second.file.outcomes().size() ? "+" : "";
+    }
+    transport_.broadcast(flag, "completing a step");
+    if (flag.empty()) {
+      return;
+    }
+    ResultFile* file = leads() ? &step_files_.at(step).file : nullptr;
+    link_ranks(file);
+    std::optional<Fault> fault;
+    if (leads()) {
+      std::filesystem::path path;
+      fault = run_in_background([&] { path = file->finish(run_record()); }, [this] { idle(); });
+      if (!fault) {
+        step_files_.at(step).directory.keep();
+        step_files_.erase(step);
+        steps_with_result_.insert(step);
+        save_steps_with_result();
+        file_->commit();
+        report_->info("Step " + std::to_string(step) + " is complete: " + path.string());
+      }
+    }
+    agree(transport_, fault, "completing a step");
+  }
+
+  // After a signal in the middle of a round.
+  void take_back_open_items() {
+    if (!leads()) {
+      return;
+    }
+    for (std::size_t part = first_open_part_; part < parts_.size(); ++part) {
+      const WorkItem& work = parts_[part].work;
+      if (open_.contains(parts_[part].item)) {
+        file_->take_back({work.step, work.rank});
+      }
+    }
+    open_.clear();
+    first_open_part_ = parts_.size();
   }
 
   // Wall time of a stage.
@@ -916,6 +1226,9 @@ class Program {
   }
 
   void require_some_done() const {
+    if (file_->outcomes().empty()) {
+      throw Error(ErrorCategory::path, "no dump was complete", options_.target);
+    }
     const std::size_t failed = file_->failed();
     if (failed < file_->outcomes().size()) {
       return;
@@ -926,28 +1239,32 @@ class Program {
 
   // --- after the items ---------------------------------------------------------------------------------------------------------------
 
-  void link_ranks() {
+  // Collective. `file` counts on process 0.
+  void link_ranks(ResultFile* file) {
     if (!context_->link_ranks) {
       return;
     }
     const InSchedule in_schedule(*this);
+    const bool whole = leads() && file == &*file_;
     LinkRecordSource source;
     if (leads()) {
-      report_->info("Linking communication nodes across ranks");
-      VisDbWriter& writer = file_->writer();
+      if (whole) {
+        report_->info("Linking communication nodes across ranks");
+      }
+      VisDbWriter& writer = file->writer();
       source.bytes = writer.link_record_bytes();
       source.for_each = [&writer](const std::function<void(std::string_view)>& use) { writer.for_each_link_records(use); };
     }
     LinkExchangeHooks hooks;
-    hooks.store = [this](std::vector<Link>&& links) {
+    hooks.store = [file](std::vector<Link>&& links) {
       for (const auto& link : links) {
-        file_->writer().set_link(link);
+        file->writer().set_link(link);
       }
     };
     hooks.idle = [this] { idle(); };
     hooks.stop_wanted = [this] { return stop_wanted(); };
     const auto result = exchange_links(transport_, source, hooks, {}, {});
-    if (leads()) {
+    if (whole) {
       linked_nodes_ = result.links;
       for (const auto& fault : result.faults) {
         report_->warning("some communication nodes stay without link: " + fault);
@@ -1003,6 +1320,7 @@ class Program {
     if (leads() && writes_json()) {
       path_ = options_.output;
     } else if (leads()) {
+      step_files_.clear();  // those of steps that were not complete
       report_->info("Building the indexes");
       finishing_ = true;
       fault = run_in_background([this] { path_ = file_->finish(run_record()); }, [this] { idle(); });
@@ -1205,6 +1523,14 @@ class Program {
   std::vector<Part> parts_;
   std::size_t first_open_part_ = 0;
   std::map<std::size_t, OpenItem> open_;
+  // Beside a job that writes.
+  bool following_ = false;
+  bool count_again_ = false;  // an item was compared twice
+  RunIdentity identity_;
+  std::map<std::int64_t, StepFile> step_files_;
+  std::set<std::int64_t> steps_complete_;
+  std::set<std::int64_t> steps_with_result_;
+  Clock::time_point last_change_;
   std::set<std::size_t> failed_items_;  // told already
   RunSummary summary_;
   MappingUsage mapping_usage_;

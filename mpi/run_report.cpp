@@ -83,6 +83,9 @@ void RunReport::set_items(std::vector<std::uint64_t> costs) {
 }
 
 void RunReport::set_item_state(std::size_t item, ItemState state) {
+  if (item >= states_.size()) {
+    return;
+  }
   const double before = share_of_state[static_cast<std::size_t>(states_[item])];
   const double after = share_of_state[static_cast<std::size_t>(state)];
   states_[item] = state;

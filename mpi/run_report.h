@@ -35,7 +35,8 @@ class RunReport {
   /// Tells how many lines were left out, if any.
   void tell_left_out();
 
-  /// How much of the whole each item is; then its state. Percent follow from the costs.
+  /// How much of the whole each item is; then its state. Percent follow from the costs; without them (a run beside a job that writes) there
+  /// are none.
   void set_items(std::vector<std::uint64_t> costs);
   enum class ItemState : std::uint8_t { waiting, started, rows, done };
   void set_item_state(std::size_t item, ItemState state);

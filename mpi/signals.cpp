@@ -40,6 +40,10 @@ int noted_signal() {
   return first_signal.load();
 }
 
+void forget_noted_signal() {
+  first_signal = 0;
+}
+
 int exit_code_of_signal(int signal_number) {
   return signal_number == SIGINT ? 130 : 1;
 }

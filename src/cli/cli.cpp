@@ -391,6 +391,21 @@ MergeSide merge_side(const Values& values, std::size_t side, bool comparing, Com
   return merge;
 }
 
+/// Later steps are not wanted.
+void clip(Selection& selection, std::int64_t last) {
+  if (selection.all()) {
+    selection.ranges.emplace_back(0, last);
+    return;
+  }
+  std::erase_if(selection.ranges, [last](const auto& range) { return range.first > last; });
+  for (auto& range : selection.ranges) {
+    range.second = std::min(range.second, last);
+  }
+  if (selection.ranges.empty()) {
+    throw Stop{"--until-step lies before all steps that --steps selects"};
+  }
+}
+
 RunOptions to_options(const Arguments& arguments, const Values& values) {
   RunOptions options;
   options.target = values.target;
@@ -415,6 +430,9 @@ RunOptions to_options(const Arguments& arguments, const Values& values) {
   options.until_step = read_number<std::int64_t>(values.until_step);
   options.nice = read_number<int>(values.nice).value_or(values.follow ? kNiceBesideAJob : 0);
   options.steps = selection_of(values.steps);
+  if (options.follow && options.until_step) {
+    clip(options.steps, *options.until_step);
+  }
   options.ranks = selection_of(values.ranks);
   options.ignore_rules = values.ignore_rules;
   options.summary_json = values.summary_json;

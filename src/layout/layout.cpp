@@ -153,7 +153,12 @@ class Discovery {
     }
     std::sort(plan_.items.begin(), plan_.items.end(),
               [](const WorkItem& a, const WorkItem& b) { return std::pair(a.step, a.rank) < std::pair(b.step, b.rank); });
-    find_sizes();
+    return std::move(plan_);
+  }
+
+  WorkPlan find_with_sizes() {
+    plan_ = find();
+    find_all_sizes();
     plan_.tensor_mode = options_.comparing() && std::any_of(plan_.items.begin(), plan_.items.end(), [](const WorkItem& item) {
                           return item.tensor_bytes > 0 && layout::states_tensor_task(item.target);
                         });
@@ -181,21 +186,15 @@ class Discovery {
   }
 
   // Nearly all of the time that discovery takes, and most of that is waiting for the file system.
-  void find_sizes() {
+  void find_all_sizes() {
     constexpr unsigned looks_at_once = 16;
     std::vector<std::vector<fs::path>> doubled(plan_.items.size());
     parallel_for(plan_.items.size(), looks_at_once, [&](std::size_t number) {
       WorkItem& item = plan_.items[number];
+      find_sizes(item, options_.comparing());
       for (const fs::path& directory : {item.target, item.golden}) {
-        if (directory.empty()) {
-          continue;
-        }
-        item.json_bytes += layout::json_bytes(directory);
-        if (options_.comparing()) {  // a build does not read tensors
-          item.tensor_bytes += layout::tensor_bytes(directory);
-          if (layout::has_both_tensor_stores(directory)) {
-            doubled[number].push_back(directory);
-          }
+        if (options_.comparing() && !directory.empty() && layout::has_both_tensor_stores(directory)) {
+          doubled[number].push_back(directory);
         }
       }
     });
@@ -528,9 +527,31 @@ class Discovery {
 
 WorkPlan find_work(const RunOptions& options) {
   try {
-    return Discovery(options).find();
+    return Discovery(options).find_with_sizes();
   } catch (const fs::filesystem_error& fault) {  // the current directory is gone, ...
     throw Error(ErrorCategory::path, fault.code().message(), fault.path1());
+  }
+}
+
+WorkPlan list_work(const RunOptions& options) {
+  try {
+    return Discovery(options).find();
+  } catch (const fs::filesystem_error& fault) {
+    throw Error(ErrorCategory::path, fault.code().message(), fault.path1());
+  }
+}
+
+void find_sizes(WorkItem& item, bool comparing) {
+  item.json_bytes = 0;
+  item.tensor_bytes = 0;
+  for (const fs::path& directory : {item.target, item.golden}) {
+    if (directory.empty()) {
+      continue;
+    }
+    item.json_bytes += layout::json_bytes(directory);
+    if (comparing) {  // a build does not read tensors
+      item.tensor_bytes += layout::tensor_bytes(directory);
+    }
   }
 }
 

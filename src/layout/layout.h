@@ -10,4 +10,9 @@ namespace msvis {
 /// (command line rules, section 4; dump format, section 1). Throws Error (path, mismatch) naming the directory and the expected naming.
 WorkPlan find_work(const RunOptions& options);
 
+/// The same without a look into the dumps: no sizes, and no tensor mode.
+WorkPlan list_work(const RunOptions& options);
+/// The sizes of one item.
+void find_sizes(WorkItem& item, bool comparing);
+
 }  // namespace msvis

@@ -50,11 +50,7 @@ std::string_view precision_text(Precision precision) {
 }
 
 void append_finding(std::string& text, const NodeFinding& finding) {
-  std::string line = place(finding) + ": " + (finding.message.empty() ? std::string(precision_text(finding.precision)) : finding.message);
-  if (!finding.parameter.empty()) {
-    line += " (" + finding.parameter + ")";
-  }
-  text += "  " + log_text(line) + "\n";
+  text += "  " + log_text(finding_text(finding)) + "\n";
 }
 
 std::string counts_text(const std::map<std::string, std::uint64_t>& counts) {
@@ -139,6 +135,14 @@ nlohmann::ordered_json finding_json(const NodeFinding& finding) {
 }
 
 }  // namespace
+
+std::string finding_text(const NodeFinding& finding) {
+  std::string line = place(finding) + ": " + (finding.message.empty() ? std::string(precision_text(finding.precision)) : finding.message);
+  if (!finding.parameter.empty()) {
+    line += " (" + finding.parameter + ")";
+  }
+  return line;
+}
 
 std::string summary_json(const RunSummary& summary) {
   const Findings& found = summary.findings;

@@ -34,6 +34,9 @@ struct RunSummary {
   unsigned threads = 1;  ///< of all processes
 };
 
+/// One line: step, rank, node, verdict, and why.
+std::string finding_text(const NodeFinding& finding);
+
 /// A few lines, each ended by a line break. Names every failed item (the first 20) and everything that was dropped (the first 10).
 std::string summary_text(const RunSummary& summary);
 

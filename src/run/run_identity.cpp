@@ -168,7 +168,7 @@ RunIdentity unpack_run_identity(std::string_view bytes) {
 }
 
 std::vector<std::string> differences(const RunIdentity& unfinished, const RunIdentity& now,
-                                     const std::function<bool(std::int64_t step, std::int64_t rank)>& counts) {
+                                     const std::function<bool(std::int64_t step, std::int64_t rank)>& counts, bool more_items) {
   std::vector<std::string> found;
   compare("", unfinished.settings, now.settings, found);
   const auto name_of = [](const std::pair<std::int64_t, std::int64_t>& item) {
@@ -182,7 +182,7 @@ std::vector<std::string> differences(const RunIdentity& unfinished, const RunIde
     }
   }
   for (const auto& [item, files] : now.items) {
-    if (!unfinished.items.contains(item)) {
+    if (!more_items && !unfinished.items.contains(item)) {
       found.push_back(name_of(item) + " is new");
     }
   }

@@ -28,8 +28,8 @@ std::string pack(const RunIdentity& identity);
 RunIdentity unpack_run_identity(std::string_view bytes);
 
 /// What differs, a sentence each, at most a few of them; empty if the unfinished result can be continued. Items for which `counts` says no
-/// (they are done anew) may differ.
+/// (they are done anew) may differ, and there may be more items now if the unfinished result followed a job.
 std::vector<std::string> differences(const RunIdentity& unfinished, const RunIdentity& now,
-                                     const std::function<bool(std::int64_t step, std::int64_t rank)>& counts);
+                                     const std::function<bool(std::int64_t step, std::int64_t rank)>& counts, bool more_items);
 
 }  // namespace msvis
