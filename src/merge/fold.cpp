@@ -458,7 +458,9 @@ class Fold {
       return *entry.parts;
     }
     TensorParts file;
-    file.directory = forest_.ranks[rank].directory;
+    // A node that was taken over from another rank has its files there.
+    const std::uint32_t source = entry.source_node < forest_.nodes.size() ? node(entry.source_node).rank : rank;
+    file.directory = forest_.ranks[source].directory;
     file.data_name = text(entry.data_name);
     file.dtype = text(entry.dtype);
     if (entry.data_name == 0) {
