@@ -131,6 +131,13 @@ RunConfig ResultFile::config() const {
     first = false;
   }
   config.steps.assign(steps.begin(), steps.end());
+  if (options_.merge && options_.compat == Compat::reference && !options_.comparing() && steps.size() == 1) {
+    // A merge build of the reference over one step lists step 0, whatever its rows have.
+    const std::filesystem::path target = options_.target.filename().empty() ? options_.target.parent_path() : options_.target;
+    if (target.filename() == "step" + std::to_string(*steps.begin())) {
+      config.steps = {0};
+    }
+  }
   config.ranks.assign(ranks.begin(), ranks.end());
   return config;
 }

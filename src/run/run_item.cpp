@@ -44,6 +44,13 @@ std::optional<Side> side_of(const std::filesystem::path& file, const WorkItem& i
     return !directory.empty() && (file.native().starts_with(directory.native() + "/") || file == directory ||
                                   std::filesystem::equivalent(file.parent_path(), directory, fault));
   };
+  for (const Replica& replica : item.replicas) {
+    for (const std::string& name : replica.names) {
+      if (below(replica.directory / name)) {
+        return &replica == &item.replicas.front() ? Side::target : Side::golden;
+      }
+    }
+  }
   if (below(item.target)) {
     return Side::target;
   }

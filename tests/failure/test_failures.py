@@ -374,6 +374,97 @@ class Output(Case):
         self.assertFalse(self.out.exists())
 
 
+class Merging(Case):
+    """Ranks that are merged (--rank_size)."""
+
+    def setUp(self):
+        super().setUp()
+        source = pathlib.Path(ARGUMENTS.testdata) / "golden/merge/tp2dp2_vs_dp2"
+        for side in ("target", "golden"):
+            shutil.rmtree(self.dir / side)
+            shutil.copytree(source / side, self.dir / side)
+        self.rank = self.dir / "target/rank3"
+        self.sizes = ["--rank_size", "4", "2", "--tp", "2", "1", "--pp", "1", "1"]
+
+    def build(self, *more, target="target"):
+        return run("-tp", self.dir / target, "-o", self.out, *more)
+
+    def assert_stops(self, done, code, *parts):
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        for part in parts:
+            self.assertIn(part, done.stderr)
+        self.assertEqual(self.files(), [])
+
+    def test_counts_of_values(self):
+        for arguments in (["--rank_size", "4"], ["--rank_size", "4", "--tp", "2"], ["--rank_size", "4", "2", "--tp", "2", "1", "--pp", "1", "1"],
+                          ["--rank_size", "4", "--tp", "2", "2", "--pp", "1"], ["--rank_size", "4", "--tp", "2", "--pp", "1", "--vpp", "1", "1", "1"],
+                          ["--rank_size", "four", "--tp", "2", "--pp", "1"], ["--rank_size", "4", "--tp", "2", "--pp", "1", "--ranks", "0"]):
+            self.assert_stops(self.build(*arguments), 2, "--help")
+        self.assert_stops(self.compare("--rank_size", "4", "--tp", "2", "--pp", "1"), 2, "2 values in a comparison")
+
+    def test_sizes(self):
+        for arguments, part in ((["8", "2", "1"], "--rank_size says 8"), (["4", "3", "1"], "can't be divided by --tp 3"), (["4", "8", "1"], "larger than"),
+                                (["4", "4", "2"], "is more than --rank_size 4"), (["4", "0", "1"], "must be at least 1"), (["-4", "1", "1"], "must be at least 1"),
+                                (["4", "2", "1", "--vpp", "2"], "at least two pipeline stages"), (["4", "2", "1", "--order", "Tp"], "lower-case"),
+                                (["4", "2", "1", "--order", "tp-xx"], "is no dimension"), (["4", "2", "2", "--order", "tp-dp"], "does not name pp"),
+                                (["4", "2", "1", "--cp", "4"], "--cp 4"), (["4", "2", "1", "--ep", "3"], "--ep 3")):
+            ranks, tp, pp, *more = arguments
+            with self.subTest(arguments):
+                self.assert_stops(self.build("--rank_size", ranks, "--tp", tp, "--pp", pp, *more), 1, part, "target (-tp)")
+
+    def test_a_rank_is_not_there(self):
+        self.rank.rename(self.dir / "target/rank4")
+        self.assert_stops(self.compare(*self.sizes), 1, "has no rank 3")
+
+    def test_unequal_numbers_of_graphs_with_the_reference(self):
+        done = self.compare("--rank_size", "4", "2", "--tp", "2", "2", "--pp", "1", "1", "--compat=reference")
+        self.assert_stops(done, 1, "2 graphs of the target", "1 of the golden")
+
+    def test_json(self):
+        self.assert_stops(self.compare(*self.sizes, "--file_type", "json"), 1, "can't be used with -gp")
+        done = self.build("--rank_size", "1", "--tp", "1", "--pp", "1", "--file_type", "json", target="target/rank0")
+        self.assert_stops(done, 1, "dump of a single rank")
+
+    def test_a_broken_rank_costs_its_replica_only(self):
+        (self.rank / "dump.json").write_text("{")
+        done = self.compare(*self.sizes)
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        errors = [line for line in done.stdout.splitlines() if "[ERROR]" in line]
+        self.assertEqual(len(errors), 1, errors)
+        self.assertIn("step 0 rank 2 target: ", errors[0])
+        self.assertIn("rank3", errors[0])
+        self.assertEqual(self.result().execute("SELECT DISTINCT rank FROM tb_nodes").fetchall(), [(0,)])
+
+    def test_a_broken_rank_costs_its_json_only(self):
+        (self.rank / "construct.json").write_text("[]")
+        done = self.build("--rank_size", "4", "--tp", "2", "--pp", "1", "--file_type", "json")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertEqual(sorted(str(p.relative_to(self.out)) for p in self.out.rglob("*.*")),
+                         [f"step0/rank0/{name}.json" for name in ("construct", "dump", "stack")])
+        self.assertEqual(stat.S_IMODE((self.out / "step0/rank0/dump.json").stat().st_mode), 0o640)
+
+    def test_other_data_in_other_order(self):
+        """Unequal numbers of replicas are paired by micro-batches, which must have the same input."""
+        for rank in ("rank0", "rank1"):
+            file = self.dir / "golden" / rank / "dump.json"
+            dump = json.loads(file.read_text())
+            for name, entry in dump["data"].items():
+                if name.startswith("Module.0.Float16Module.forward"):
+                    entry["input_args"][0].update(Max=3.0, Min=1.0, dtype="torch.int64")
+            file.write_text(json.dumps(dump))
+        shutil.rmtree(self.dir / "golden/rank1")
+        for rank in ("rank0", "rank1", "rank2", "rank3"):
+            file = self.dir / "target" / rank / "dump.json"
+            dump = json.loads(file.read_text())
+            for name, entry in dump["data"].items():
+                if name.startswith("Module.0.Float16Module.forward"):
+                    entry["input_args"][0].update(Max=7.0, Min=0.0, dtype="torch.int64")
+            file.write_text(json.dumps(dump))
+        done = self.compare("--rank_size", "4", "1", "--tp", "2", "1", "--pp", "1", "1")
+        self.assertEqual(done.returncode, 3 if self.files() else 1, done.stdout + done.stderr)
+        self.assertIn("had not the same data in the same order", done.stdout)
+
+
 class Progress(Case):
     """The lines that the viewer's page reads, by its own rules."""
 
