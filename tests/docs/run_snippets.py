@@ -30,7 +30,7 @@ def main():
         MAPPING=os.path.join(golden, "layer_mapping/gpt_ms_vs_pt_yaml/mapping.yaml"),
     )
     for name, case in (("", "statistics/gpt_2ranks"), ("TENSOR_", "tensor/gpt_weight_fault"), ("FUZZY_", "fuzzy/gpt_shifted_counts"),
-                       ("MAPPED_", "layer_mapping/gpt_ms_vs_pt_yaml")):
+                       ("MAPPED_", "layer_mapping/gpt_ms_vs_pt_yaml"), ("SPLIT_", "merge/tp2pp2_vs_tp1")):
         environment[name + "TARGET"] = os.path.join(golden, case, "target")
         environment[name + "GOLDEN"] = os.path.join(golden, case, "golden")
     failed = 0
