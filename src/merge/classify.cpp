@@ -104,7 +104,7 @@ class Place {
       return of_sequence();
     }
     if (place_.axis == ParallelAxis::expert) {
-      return parameter_.empty() ? Expectation{} : replicated();
+      return of_experts();
     }
     if (!parameter_.empty()) {
       return of_parameter();
@@ -324,6 +324,20 @@ class Place {
   }
 
   [[nodiscard]] bool starts_with_distributed() const { return place_.node.starts_with("Distributed"); }
+
+  /// Modules that hold all experts of a rank: tokens in rows, weights of all experts in one.
+  [[nodiscard]] Expectation of_experts() const {
+    if (dimensions_ == 0) {
+      return {};
+    }
+    if (parameter_.empty() || dimensions_ != 2) {
+      return split(0);
+    }
+    if (contains(parameter_, "weight1")) {
+      return split(1);  // GroupedMLP: [hidden, experts·ffn]
+    }
+    return contains(parameter_, "weight2") ? split(0) : split(std::nullopt);
+  }
 
   /// Context parallelism: parameters are on all ranks, their gradients are sums, activations are split along the sequence.
   [[nodiscard]] Expectation of_sequence() const {

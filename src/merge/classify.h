@@ -25,7 +25,7 @@ struct ShardRecord {
 enum class ParallelAxis : std::uint8_t {
   tensor,
   context,  ///< the sequence, in 2·cp chunks of which rank c has the chunks c and 2·cp-1-c
-  expert,   ///< tokens that were sent to the experts of a rank
+  expert,   ///< the experts; entries of modules that hold all experts of a rank
 };
 
 /// Records of a collective over exactly the group, for entries that are its operand. One record for each rank of the group.

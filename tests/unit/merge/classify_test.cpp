@@ -382,6 +382,21 @@ TEST(Classify, ContextParallelSequence) {
   EXPECT_EQ(classify(where, unlike({8})).kind, ShardKind::partial);
 }
 
+TEST(Classify, ExpertParallelHolders) {
+  EntryPlace where =
+      place("Module.0.module.decoder.layers.0.mlp.experts.GroupedMLP.forward.0", "parameters.weight1", ItemState::parameters);
+  where.axis = ParallelAxis::expert;
+  EXPECT_EQ(classify(where, unlike({8, 16})).dimension, 1U);
+  where.argument = "parameters.weight2";
+  EXPECT_EQ(classify(where, unlike({16, 8})).dimension, 0U);
+  where.argument = "input.0";
+  where.state = ItemState::input;
+  const Classification tokens = classify(where, {record(2, -1, 0.25, 3, {3, 8}), record(1, -2, 0.5, 4, {5, 8})});
+  EXPECT_EQ(tokens.kind, ShardKind::split);
+  EXPECT_THAT(tokens.merged.shape, Optional(Shape{8, 8}));
+  EXPECT_THAT(tokens.merged.stats[stat_mean], Optional(DoubleNear((3 * 0.25 + 5 * 0.5) / 8, 1e-15)));
+}
+
 TEST(Classify, RequiresGrad) {
   std::vector<ShardRecord> records = unlike({8, 16});
   records[1].requires_grad = false;
