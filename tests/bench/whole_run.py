@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Times whole runs of msvis-mpi against their floors, in one go, on generated dumps.
 
-usage: whole_run.py statistics|large|tensor|small-files --build build [--np 2] [--rounds 3] [--work DIR]
+usage: whole_run.py statistics|large|tensor|small-files --build build [--np 2] [--rounds 3] [--packed] [--work DIR]
 
 statistics   8 ranks x 5,352 nodes a side; floor: simdjson alone + SQLite alone (statistics_floor)
 large        1 rank x 200,000 nodes
 tensor       float32, 1 GiB a side; floor: `cat` of all tensor files
 bfloat16     the same in bfloat16
 small-files  many files of a few KiB; floor: open, read, close of all tensor files
+
+--packed: the same tensors packed by msvis-pack as well, in turns with the files.
 
 Needs python3-numpy for the generator (tests/tools/gen_dump.py). Prints one JSON line: best of the rounds, and the ratio of the best times. The program and its
 floor take turns. Seconds of the program are those of its own summary, so the start of mpirun is left out.
@@ -50,6 +52,22 @@ def run_program(a, target, golden, out):
     return json.loads((a.work / "summary.json").read_text())
 
 
+def packed(a, side):
+    """A copy of a dump whose tensors are packed."""
+    copy = side.with_name(side.name + "-packed")
+    if not copy.exists():
+        for rank in (path.parent for path in side.rglob("dump.json")):
+            there = copy / rank.relative_to(side)
+            there.mkdir(parents=True)
+            for name in ("dump.json", "stack.json", "construct.json"):
+                os.link(rank / name, there / name)
+            (there / "dump_tensor_data").symlink_to(rank / "dump_tensor_data")
+        subprocess.run([a.build / "msvis-pack", copy], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for link in copy.rglob("dump_tensor_data"):
+            link.unlink()
+    return copy
+
+
 def tensor_files(*sides):
     return sorted(str(p) for side in sides for p in side.rglob("dump_tensor_data/*"))
 
@@ -73,14 +91,20 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
     parser.add_argument("--np", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--packed", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/msvis-bench"))
     a = parser.parse_args()
     a.work.mkdir(parents=True, exist_ok=True)
     target, golden = generate(a.work, a.kind)
     out = a.work / "out"
     best = None
+    best_packed = None
     floors = []
     for _ in range(a.rounds):
+        if a.packed:
+            summary = run_program(a, packed(a, target), packed(a, golden), out)
+            if best_packed is None or summary["seconds"]["total"] < best_packed["seconds"]["total"]:
+                best_packed = summary
         summary = run_program(a, target, golden, out)
         if best is None or summary["seconds"]["total"] < best["seconds"]["total"]:
             best = summary
@@ -105,6 +129,10 @@ def main():
         found["cat_bytes_per_second"] = round(size / floor["total"])
         found["fraction_of_cat"] = round(floor["total"] / seconds["items"], 3)
         found["files_per_second"] = round(len(files) / seconds["items"])
+        if a.packed:
+            found["packed"] = {"seconds": best_packed["seconds"], "bytes_per_second": round(size / best_packed["seconds"]["items"]),
+                               "items_ratio": round(seconds["items"] / best_packed["seconds"]["items"], 3),
+                               "compare_ratio": round(seconds["work"]["compare"] / best_packed["seconds"]["work"]["compare"], 3)}
     print(json.dumps(found))
 
 

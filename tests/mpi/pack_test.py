@@ -183,6 +183,33 @@ class SameRows(PackTest):
             self.check(case, ["--compress=3"], processes=(0, 2, 5))
 
 
+class Merged(PackTest):
+    """Tensors that are made up from the files of several ranks: from packed ones, partly packed and with a broken one."""
+
+    @unittest.skipUnless(numpy, "needs numpy")
+    def test_same_rows(self):
+        case = self.folder / "merged"
+        case.mkdir()
+        for side, more in (("golden", ["--tp", 2, "--pp", 2]), ("target", ["--tp", 4, "--inject", "noise:1e-2", "Module.0.layers", "output", "all"])):
+            subprocess.run([sys.executable, TOOLS.parent / "support" / "parallel_dump.py", case / side, "--task", "tensor", *map(str, more)],
+                           check=True, stdout=subprocess.DEVNULL)
+        flags = ("--rank_size", 4, 4, "--tp", 4, 2, "--pp", 1, 2)
+        expected, done = self.compare(case, flags=flags)
+        self.assertRegex(done.stderr, r"Tensors: [1-9]\d+ compared")
+        self.pack("--replace", case / "target", "--ranks", "1-2")
+        self.assertEqual(self.compare(case, flags=flags)[0], expected)
+        self.pack("--replace", case / "target", case / "golden")
+        self.assertEqual(len(list(case.rglob(PACKED))), 8)
+        self.assertEqual(list(case.rglob(FILES)), [])
+        for processes in (0, 2):
+            self.assertEqual(self.compare(case, processes, flags)[0], expected)
+        pack = case / "golden" / "rank3" / PACKED
+        pack.write_bytes(pack.read_bytes()[:-1])
+        found, done = self.compare(case, flags=flags)
+        self.assertNotEqual(found, expected)
+        self.assertRegex(done.stdout, r"\[WARNING\] .*golden/rank3/dump_tensor_data\.h5: .*cut off")
+
+
 class Hdf5Tools(PackTest):
     @unittest.skipUnless(h5py, "needs h5py")
     def test_h5py_reads_what_the_files_hold(self):
