@@ -75,6 +75,9 @@ struct Expectation {
   std::uint64_t distinct = 0;
 };
 
+/// Expectation::distinct that the values of the ranks tell.
+constexpr std::uint64_t by_values = UINT64_MAX;
+
 constexpr int last = -1;
 
 Expectation replicated() {
@@ -286,9 +289,7 @@ class Place {
   }
 
   [[nodiscard]] Expectation heads_of_kv(Expectation expected) const {
-    if (place_.kv_groups != 0) {
-      expected.distinct = place_.kv_groups;
-    }
+    expected.distinct = place_.kv_groups != 0 ? place_.kv_groups : by_values;
     return expected;
   }
 
@@ -850,7 +851,13 @@ class Decision {
 
   void split(std::optional<std::uint32_t> dimension, const Expectation& expected) {
     const std::size_t ranks = records_.size();
-    if (expected.distinct != 0 && expected.distinct < ranks && ranks % expected.distinct == 0) {
+    if (expected.distinct == by_values) {
+      const std::size_t repeats = tells_nothing() ? 1 : equal_neighbours();
+      if (repeats > 1) {
+        split_groups(dimension, repeats);
+        return;
+      }
+    } else if (expected.distinct != 0 && expected.distinct < ranks && ranks % expected.distinct == 0) {
       split_groups(dimension, ranks / expected.distinct);
       return;
     }
@@ -874,6 +881,20 @@ class Decision {
     const std::size_t dimensions = records_.front().shape->size();
     return place_.axis == ParallelAxis::tensor && contains_any(place_.module, {"VocabParallelEmbedding", "output_layer"}) &&
            (dimension + 1 == dimensions || (dimension == 0 && dimensions == 2));
+  }
+
+  /// How many neighbours at most are equal, in groups that all have this size; 1 if there are no such groups.
+  [[nodiscard]] std::size_t equal_neighbours() const {
+    for (std::size_t repeats = records_.size() / 2; repeats > 1; --repeats) {
+      bool all = records_.size() % repeats == 0;
+      for (std::size_t rank = 0; all && rank < records_.size(); ++rank) {
+        all = same_record(records_[rank - rank % repeats], records_[rank]);
+      }
+      if (all) {
+        return repeats;
+      }
+    }
+    return 1;
   }
 
   /// Keys and values with fewer groups than ranks: `repeats` neighbours hold the same.

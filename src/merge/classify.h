@@ -45,7 +45,7 @@ struct EntryPlace {
   bool sequence_parallel = false;                          ///< with tensor parallelism, see scatters_sequence
   bool gated = false;                                      ///< the MLP of this layer multiplies with a gate, see names_gated_activation
   std::uint64_t batch = 1;                                 ///< samples of the micro-batch, for tensors that join them with the heads
-  std::uint64_t kv_groups = 0;                             ///< heads of keys and values in the whole model; 0: unknown, at least one a rank
+  std::uint64_t kv_groups = 0;                             ///< heads of keys and values in the whole model; 0: unknown, by the values
   std::optional<std::vector<std::uint64_t>> weight_shape;  ///< of the parameter `weight` of `module` on the first rank
   std::optional<std::vector<std::uint64_t>> result_shape;  ///< of the node's first output on the first rank
   std::optional<std::vector<std::uint64_t>> golden_shape;  ///< of the matched entry of a side that is not split

@@ -105,6 +105,8 @@ class MergeTest(unittest.TestCase):
         for name in ("vpp", "cp", "ep"):
             if any(getattr(s, name) > 1 for s in splits):
                 flags += [f"--{name}", *(getattr(s, name) for s in splits)]
+        if any(s.order != P.Split.order for s in splits):
+            flags += ["--order", *(s.order for s in splits)]
         return flags
 
     def build(self, split, model=P.Model(), form=P.Form(), rank=None):
@@ -301,6 +303,23 @@ class Combined(MergeTest):
                     return self.masked_ids(*place) or split.sequence_parallel and self.summed_over_sequence(*place) or (
                         split.cp > 1 and ContextParallel.unknown(*place))
                 self.check(split, P.Model(gated=True, batch=2, groups=4, heads=8), unknown=unknown)
+
+    def test_orders_of_rank_numbers(self):
+        model = P.Model(micro_batches=2)
+        golden = self.dump(P.Split(dp=2), model)
+        wholes = [Result(self.run_program(["-tp", golden / f"rank{rank}"])) for rank in (0, 1)]
+        for order, ranks in (("tp-cp-pp-ep-dp", [0, 4]), ("pp-tp-cp-ep-dp", [0, 4]), ("dp-ep-cp-tp-pp", [0, 1])):
+            with self.subTest(order=order):
+                split = P.Split(tp=2, pp=2, dp=2, order=order)
+                file = self.run_program(["-tp", self.dump(split, model), *self.flags(split)])
+                self.assertEqual(Result(file).ranks, ranks)
+                for rank, whole in zip(ranks, wholes):
+                    self.assert_is_whole(Result(file, rank=rank), whole, self.masked_ids)
+
+    def test_wrong_order_is_told(self):
+        split = P.Split(tp=2, pp=2, order="pp-tp-cp-ep-dp")
+        self.run_program(["-tp", self.dump(split), *self.flags(P.Split(tp=2, pp=2))])
+        self.assertIn("--order", self.log)
 
     def test_with_replicas(self):
         model = P.Model(micro_batches=2)

@@ -53,6 +53,7 @@ class Split:
     cp: int = 1
     ep: int = 1
     sequence_parallel: bool = False
+    order: str = "tp-cp-ep-dp-pp"  # of the dimensions in the rank numbers, fastest first; ep lies along dp
     stages: tuple = ()  # layers of each virtual stage (pp * vpp numbers); empty: equal
 
     @property
@@ -925,8 +926,12 @@ class Job:
             assert split.cp == 1 and not split.sequence_parallel and model.experts % split.ep == 0 and split.dp % split.ep == 0
 
     def rank(self, tp, cp, dp, pp):
-        s = self.split
-        return tp + s.tp * (cp + s.cp * (dp + s.dp * pp))
+        place, stride, number = {"tp": tp, "cp": cp, "dp": dp, "pp": pp}, 1, 0
+        for axis in self.split.order.split("-"):
+            if axis != "ep":
+                number += place[axis] * stride
+                stride *= getattr(self.split, axis)
+        return number
 
     def expert_group(self, dp):
         """Replicas that share the experts: neighbours."""

@@ -367,6 +367,10 @@ TEST(Classify, FewGroupsOfKeysAndValues) {
   EXPECT_THAT(found.merged.stats, ElementsAre(Optional(3.0), Optional(-1.0), Optional(0.5), Optional(5.0)));
   EXPECT_THAT(found.pieces, ElementsAre(Piece{0, 0, 1}, Piece{2, 0, 1}));
   EXPECT_THAT(found.merged.same_as[stat_max], Optional(2U));
+  where.kv_groups = 0;  // by the values
+  EXPECT_EQ(classify(where, {one, one, other, other}).pieces, found.pieces);
+  EXPECT_EQ(classify(where, {one, other, one, other}).pieces.size(), 4U);
+  EXPECT_EQ(classify(where, {one, other}).pieces.size(), 2U);
   where.argument = "input.0";  // queries
   EXPECT_THAT(classify(where, {one, one, other, other}).merged.shape, Optional(Shape{4, 1, 4, 2}));
 }
