@@ -47,7 +47,7 @@ class Costs:
     """Seconds of one core, by what they are for. `measure` says how each is found."""
 
     plan_per_item: float  # process 0 looks at the directories of a (step, rank), with several threads
-    plan_per_file: float  # ... at a tensor file of those that it looks at
+    plan_per_file: float  # ... lists a tensor file
     read_per_byte: float  # JSON of both sides to graphs
     compare_per_row: float
     encode_per_row: float
@@ -314,8 +314,8 @@ class Schedule:
 
 def predict(costs, machine, items, tensor_mode=False):
     found = Prediction()
-    looks = sum(min(item.tensor_files, 2 * TENSOR_FILES_LOOKED_AT) for item in items) if tensor_mode else 0
-    found.plan = len(items) * costs.plan_per_item + looks * costs.plan_per_file + (looks + 6 * len(items)) * machine.look / LOOKS_AT_ONCE
+    looks = sum(min(item.tensor_files, 2 * TENSOR_FILES_LOOKED_AT) + 6 for item in items)
+    found.plan = len(items) * costs.plan_per_item + sum(item.tensor_files for item in items) * costs.plan_per_file + looks * machine.look / LOOKS_AT_ONCE
     for parts in parts_of(costs, items, tensor_mode, machine.processes):
         if parts:
             found.items += Schedule(costs, machine, parts, tensor_mode, found).run()
@@ -340,7 +340,7 @@ WORKER, WRITER, MAIN = (("msvis-worker", slice(1)), ("msvis-writer", slice(1)), 
 TICK = os.sysconf("SC_CLK_TCK")
 STATISTICS = ["--ranks", "8", "--layers", "68", "--hidden", "1024", "--seq", "512", "--vocab", "32000", "--tp", "2", "--pp", "2"]
 TENSOR = ["--ranks", "2", "--task", "tensor", "--layers", "12", "--hidden", "256", "--vocab", "4096", "--size", "512M"]
-SMALL_FILES = ["--ranks", "2", "--task", "tensor", "--layers", "40", "--hidden", "32", "--seq", "32", "--vocab", "32", "--size", "20M"]
+SMALL_FILES = ["--ranks", "2", "--task", "tensor", "--layers", "120", "--hidden", "32", "--seq", "32", "--vocab", "32", "--size", "75M"]
 NO_SPINNING = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
                "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
@@ -371,30 +371,31 @@ class ThreadTimes(threading.Thread):
         super().__init__(daemon=True)
         self.launched, self.program = launched, program
         self.numbers, self.names, self.seconds = {}, {}, {}
+        self.discovery = 0.0
 
     def run(self):
         while self.launched.poll() is None:
             for entry in os.listdir("/proc"):
                 if entry.isdigit():
                     self.look_at(pathlib.Path("/proc", entry))
+            if WORKER[0] not in self.names.values():
+                self.discovery = sum(self.seconds.values())
             time.sleep(0.005)
 
     def look_at(self, process):
         try:
             if process.name not in self.numbers:
-                if os.readlink(process / "exe") != self.program or os.getsid(int(process.name)) != os.getsid(0):
-                    self.numbers[process.name] = None
+                if os.readlink(process / "exe") != self.program:
                     return
                 variables = dict(part.split(b"=", 1) for part in (process / "environ").read_bytes().split(b"\0") if b"=" in part)
                 self.numbers[process.name] = int(variables.get(b"OMPI_COMM_WORLD_RANK", 0))
-            number = self.numbers[process.name]
-            if number is not None:
-                for task in os.listdir(process / "task"):
-                    start, end = (process / "task" / task / "stat").read_text().rsplit(")", 1)
-                    fields = end.split()
-                    thread = number, int(fields[19]), int(task)  # the time of the start counts: thread numbers begin anew at some point
-                    self.names[thread] = start.split("(", 1)[1]  # given by the thread itself, after its start
-                    self.seconds[thread] = (int(fields[11]) + int(fields[12])) / TICK
+            for task in os.listdir(process / "task"):
+                start, end = (process / "task" / task / "stat").read_text().rsplit(")", 1)
+                fields = end.split()
+                # The time of the start counts: thread numbers begin anew at some point.
+                thread = self.numbers[process.name], int(fields[19]), int(task)
+                self.names[thread] = start.split("(", 1)[1]  # given by the thread itself, after its start
+                self.seconds[thread] = (int(fields[11]) + int(fields[12])) / TICK
         except OSError:
             pass  # it has ended, or is another user's
 
@@ -406,6 +407,7 @@ class ThreadTimes(threading.Thread):
 class Run:
     summary: dict
     threads: list  # names and processor time of the threads of process 0, as they were started
+    discovery: float  # processor time until there was a worker
     result: pathlib.Path
 
     def processor_time(self, name, turn=slice(None)):
@@ -429,7 +431,7 @@ def run_program(build, case, work, processes, threads=1):
     if launched.wait() != 0:
         sys.exit(f"{command} ended with {launched.returncode}")
     times.join()
-    return Run(json.loads((work / "summary.json").read_text()), times.of(0), next(out.glob("*.vis.db")))
+    return Run(json.loads((work / "summary.json").read_text()), times.of(0), times.discovery, next(out.glob("*.vis.db")))
 
 
 def best_of(rounds, build, case, work, processes, threads=1, cost=lambda run: sum(seconds for _, seconds in run.threads)):
@@ -527,8 +529,7 @@ def measure(build, work, rounds):
     many = "statistics-12"
     per_record = sum(runs[many].processor_time(name, slice(1, None)) for name in ("msvis-worker", "msvis-writer")) / total(items[many], "link_records")
 
-    # The main thread of a run on tensors does little else.
-    plan_per_file = runs["small-files"].processor_time("msvis-mpi") / (2 * TENSOR_FILES_LOOKED_AT * len(small))
+    plan_per_file = runs["small-files"].discovery / total(small, "tensor_files")
     tiny_items = len(alone.summary["items"])
     stages_alone = sum(alone.seconds(stage) for stage in ("items", "links", "finish"))
     loop_per_item = pair.processor_time(*MAIN) / tiny_items

@@ -221,6 +221,62 @@ class Resume(SlurmTest):
         self.assertIn("MSVIS_MOST_RESTARTS", self.log.read_text())
 
 
+class Follow(SlurmTest):
+    STEPS = 3
+    RANKS = ("rank0", "rank1")
+
+    def setUp(self):
+        super().setUp()
+        source = self.case("statistics/gpt_2ranks")
+        self.target, self.golden = self.folder / "target", self.folder / "golden"
+        for step in range(self.STEPS):
+            shutil.copytree(source / "golden", self.golden / f"step{step}")
+        self.source = source / "target"
+        self.training = self.folder / "training.sh"
+        # Writes what msProbe writes, not at once: the step's folders first, the large file last and in two pieces. The last step comes only when there is a
+        # result of the first one.
+        self.training.write_text(f"""#!/usr/bin/env bash
+set -euo pipefail
+for step in $(seq 0 {self.STEPS - 1}); do
+  if [ "$step" -eq {self.STEPS - 1} ]; then
+    timeout 60 bash -c 'until compgen -G "{self.output}/step0/*.vis.db"; do sleep 0.1; done'
+  fi
+  for rank in {' '.join(self.RANKS)}; do
+    mkdir -p "{self.target}/step$step/$rank"
+    cp "{self.source}/$rank/construct.json" "{self.source}/$rank/stack.json" "{self.target}/step$step/$rank/"
+    head -c 1000 "{self.source}/$rank/dump.json" > "{self.target}/step$step/$rank/dump.json"
+  done
+  sleep 1
+  for rank in {' '.join(self.RANKS)}; do
+    tail -c +1001 "{self.source}/$rank/dump.json" >> "{self.target}/step$step/$rank/dump.json"
+  done
+done
+exit ${{TRAINING_CODE:-0}}
+""")
+        self.training.chmod(0o755)
+
+    def settings(self, **more):
+        # The training's step takes all the cores of the job, as training does.
+        return {"MSVIS_TRAINING": f"srun --ntasks=1 --nodes=1 --cpus-per-task=4 {self.training}", "MSVIS_TARGET": self.target, "MSVIS_GOLDEN": self.golden,
+                "MSVIS_IDLE_TIMEOUT": "60", "MSVIS_THREADS": "1", **more}
+
+    def submit_follow(self, arguments, **more):
+        return self.submit("follow.sbatch", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=4", settings=self.settings(**more), arguments=arguments)
+
+    def test_steps_are_compared_while_training_writes(self):
+        job = self.submit_follow(["--until-step", str(self.STEPS - 1), "--settle", "4", "--poll", "0.2"])
+        self.assert_ended(job, "COMPLETED", 0)
+        self.assertEqual(row_hashes(self.the_result()), self.serial_rows(self.target, self.golden))
+        for step in range(self.STEPS):
+            found = self.the_result(self.output / f"step{step}")
+            self.assertEqual(row_hashes(found), self.serial_rows(self.target, self.golden, "--steps", str(step)))
+
+    def test_exit_code_of_the_training_and_end_without_news(self):
+        job = self.submit_follow(["--settle", "4", "--poll", "0.2"], TRAINING_CODE="7", MSVIS_IDLE_TIMEOUT="8")
+        self.assert_ended(job, "FAILED", 7)
+        self.the_result()
+
+
 def main():
     global OPTIONS, CLUSTER
     parser = argparse.ArgumentParser()
