@@ -40,10 +40,10 @@ class TensorPack {
   [[nodiscard]] std::span<const std::uint64_t> shape(const PackEntry& entry) const;
   [[nodiscard]] std::span<const PackChunk> chunks(const PackEntry& entry) const;
   /// Position of a name, if it was packed.
-  [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
+  [[nodiscard]] std::optional<std::size_t> find(std::string_view wanted) const;
   /// Copies bytes of the file. Throws TensorError (damaged, unreadable).
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  /// `out.size()` bytes of a payload, uncompressed, from byte `first` of it on; `chunk` holds the last chunk between calls. Throws
+  /// `out.size()` bytes of a payload, uncompressed, from byte `first` of it on; `buffer` holds the last chunk between calls. Throws
   /// TensorError (damaged: a chunk whose checksum is wrong, ...).
   struct ChunkBuffer {
     PooledBuffer plain;
@@ -51,7 +51,7 @@ class TensorPack {
     std::optional<std::uint64_t> number;
     bool drop_cache = false;  ///< give the page cache of chunks back once they were read
   };
-  void read_payload(const PackEntry& entry, std::uint64_t first, std::span<std::byte> out, ChunkBuffer& chunk, BufferPool& pool) const;
+  void read_payload(const PackEntry& entry, std::uint64_t first, std::span<std::byte> out, ChunkBuffer& buffer, BufferPool& pool) const;
   /// CRC-32 of a whole payload, uncompressed, to be compared with the one of the index. Throws as read_payload().
   [[nodiscard]] std::uint32_t payload_crc(const PackEntry& entry, BufferPool& pool) const;
 

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -90,6 +92,55 @@ FileFacts facts_of(const fs::path& file) {
   }
   return S_ISREG(status.st_mode) ? FileFacts{FileKind::regular, static_cast<std::uint64_t>(status.st_size)}
                                  : FileFacts{FileKind::irregular, 0};
+}
+
+/// The file names of a dump.json in the order in which it names them, which is about the order in which they are compared. Only for the
+/// order of payloads: what can't be read or is odd gives fewer names, never an error.
+std::vector<std::string> names_in_dump(const fs::path& dump_file) {
+  constexpr std::string_view key = "\"data_name\"";
+  constexpr std::string_view blanks = " \t\r\n";
+  std::vector<std::string> names;
+  std::error_code fault;
+  if (!fs::is_regular_file(dump_file, fault)) {
+    return names;
+  }
+  std::string text(fs::file_size(dump_file, fault), '\0');
+  std::ifstream(dump_file, std::ios::binary).read(text.data(), static_cast<std::streamsize>(text.size()));
+  for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at)) {
+    at = text.find_first_not_of(blanks, at + key.size());
+    if (at == std::string::npos || text[at] != ':') {
+      continue;
+    }
+    at = text.find_first_not_of(blanks, at + 1);
+    const std::size_t end = at == std::string::npos ? at : text.find('"', at + 1);
+    if (end == std::string::npos || text[at] != '"') {
+      continue;
+    }
+    names.push_back(text.substr(at + 1, end - at - 1));
+  }
+  return names;
+}
+
+/// Names of a directory, those first that dump.json has, in its order.
+std::vector<std::string> in_order_of_dump(const std::vector<std::string>& names, const fs::path& dump_file) {
+  std::vector<std::string> ordered;
+  std::vector<bool> taken(names.size(), false);
+  const auto take = [&](std::size_t place) {
+    if (!taken[place]) {
+      taken[place] = true;
+      ordered.push_back(names[place]);
+    }
+  };
+  for (const std::string& name : names_in_dump(dump_file)) {
+    const auto found = std::lower_bound(names.begin(), names.end(), name);
+    if (found != names.end() && *found == name) {
+      take(static_cast<std::size_t>(found - names.begin()));
+    }
+  }
+  for (std::size_t place = 0; place < names.size(); ++place) {
+    take(place);
+  }
+  return ordered;
 }
 
 ReadHints hints_for(Compat compat) {
@@ -278,7 +329,7 @@ class RankJob {
     if (!staged.own()) {
       throw Error(ErrorCategory::io, "was taken away while it was created; does another msvis-pack work on this rank?", staged.path());
     }
-    for (const std::string& name : names_in(names_.directory)) {
+    for (const std::string& name : in_order_of_dump(names_in(names_.directory), names_.rank / "dump.json")) {
       const fs::path file = names_.directory / name;
       const FileFacts facts = facts_of(file);
       if (facts.kind == FileKind::dangling) {

@@ -233,6 +233,33 @@ TEST(Pack, ChunkedTensorsAreReadInPieces) {
   }
 }
 
+TEST(Pack, PayloadsAreInTheOrderOfTheDump) {
+  const Rank rank;
+  for (const char* name : {"a.pt", "b.pt", "c.pt", "d.pt", "e.pt"}) {
+    rank.add(name, test::random_pt(DType::float32, {3}, 1));
+  }
+  const auto order = [&](const std::string& dump) {
+    std::ofstream(rank.path() / "dump.json") << dump;
+    pack_rank(rank.path(), {});
+    const TensorPack pack(rank.packed());
+    std::map<std::uint64_t, std::string> by_place;
+    for (std::size_t k = 0; k < pack.size(); ++k) {
+      by_place[pack.entry(k).offset] += pack.name(k);
+    }
+    std::string names;
+    for (const auto& [place, name] : by_place) {
+      names += name[0];
+    }
+    return names;
+  };
+  EXPECT_EQ(order(R"({"x": [{"data_name": "d.pt"}, {"data_name" :"b.pt"}, {"data_name": "none.pt"}, {"data_name": "d.pt"}]})"), "dbace");
+  EXPECT_EQ(order(R"({"data_name": 3, "data_name": "e.pt"})"), "eabcd");
+  for (const char* odd :
+       {"", "\"data_name\"", "\"data_name\":", "\"data_name\": ", "\"data_name\": \"c.pt", "\"data_name\"\"data_name\":\"\""}) {
+    EXPECT_EQ(order(odd), "abcde") << odd;
+  }
+}
+
 TEST(Pack, PackDoesNotDependOnThreads) {
   const Rank rank;
   rank.add("a.pt", test::random_pt(DType::float32, {3'000, 700}, 1));
