@@ -8,7 +8,8 @@
 
 The model is a discrete-event simulation of mpi/scheduler.cpp: process 0 hands out the largest item to whoever is free; a worker reads, compares and encodes;
 its batches of rows wait in the process's queue until process 0 has room for them in its window, pass its event loop and are inserted by its one writer
-thread. Then links are exchanged and the indexes are built. Not in the model: the start of the MPI job, and storage, unless --storage caps it.
+thread. Then links are exchanged and the indexes are built. Not in the model: the start of the MPI job, the way of the result to the disk, and what limits the storage as a whole
+(unless --storage does).
 """
 import argparse
 import dataclasses
@@ -37,6 +38,7 @@ QUEUE_BYTES = 8 * MIB
 TENSOR_FILES_LOOKED_AT = 256
 LOOKS_AT_ONCE = 16
 ROUND_BYTES = 32 * MIB
+SHARE_OF_COMMITS = 10
 
 
 # --- the model -----------------------------------------------------------------------------------------------------------------------
@@ -294,7 +296,7 @@ class Schedule:
         self.at(arrival, self.store, process, part, batches, done)
 
     def store(self, process, part, batches, done):
-        seconds = part.insert / batches
+        seconds = part.insert / batches * SHARE_OF_COMMITS / (SHARE_OF_COMMITS - 1)  # a commit waits for the disk, at most that much
         self.prediction.writer_busy += seconds
         self.prediction.rows_inserted += part.rows / batches
         busy = self.active[0] + 1
