@@ -116,10 +116,8 @@ void put_attribute(hid_t object, const char* name, std::int64_t number, const st
 }
 
 void put_attribute(hid_t object, const char* name, const std::vector<std::string>& texts, const std::filesystem::path& file) {
-  std::vector<const char*> pointers;
-  for (const std::string& text : texts) {
-    pointers.push_back(text.c_str());
-  }
+  std::vector<const char*> pointers(texts.size());
+  std::transform(texts.begin(), texts.end(), pointers.begin(), [](const std::string& text) { return text.c_str(); });
   const Handle type = string_type(file);
   const Handle space = space_of(pointers.size(), file);
   const Handle attribute(H5Acreate2(object, name, type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose, "creating an attribute",
