@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -90,9 +91,28 @@ class Export {
   void in_process_0(const std::function<void()>& work) {
     std::optional<Fault> fault;
     if (leads()) {
-      fault = run_in_background(work, hooks_.idle);
+      fault = in_background(work);
     }
     agree(transport_, fault, hint);
+  }
+
+  /// Process 0. Long work looks at check_stop() from time to time.
+  std::optional<Fault> in_background(const std::function<void()>& work) {
+    std::optional<Fault> stop;
+    const auto fault = run_in_background(work, [&] {
+      hooks_.idle();
+      if (!stop) {
+        stop = hooks_.stop_wanted();
+        stopping_ = stop.has_value();
+      }
+    });
+    return stop ? stop : fault;
+  }
+
+  void check_stop() const {
+    if (stopping_) {
+      throw Error(ErrorCategory::interrupted, "interrupted");
+    }
   }
 
   void end() {
@@ -121,6 +141,7 @@ class Export {
       dictionary_->add(TextKind::result, text);
     }
     for (const MetricsSpill::Frame& frame : frames) {
+      check_stop();
       rows_ += frame.header.rows;
       columns_ |= frame.header.columns;
       const std::string bytes = spill_->read(frame);
@@ -139,6 +160,7 @@ class Export {
     std::string text = csv_header();
     out.write(text.data(), static_cast<std::streamsize>(text.size()));
     for (const MetricsPiece& piece : pieces_) {
+      check_stop();
       text.clear();
       append_csv_rows(text, decode_piece(encode_piece(*spill_, piece, *dictionary_)), *dictionary_);
       out.write(text.data(), static_cast<std::streamsize>(text.size()));
@@ -202,13 +224,12 @@ class Export {
     std::vector<std::string> outgoing(processes);
     std::optional<Fault> fault;
     if (leads()) {
-      fault = run_in_background(
-          [&] {
-            for (std::size_t process = 0; process < processes && round * processes + process < pieces_.size(); ++process) {
-              outgoing[process] = encode_piece(*spill_, pieces_[round * processes + process], *dictionary_);
-            }
-          },
-          hooks_.idle);
+      fault = in_background([&] {
+        for (std::size_t process = 0; process < processes && round * processes + process < pieces_.size(); ++process) {
+          check_stop();
+          outgoing[process] = encode_piece(*spill_, pieces_[round * processes + process], *dictionary_);
+        }
+      });
     }
     agree(transport_, fault, hint);
     return transport_.all_to_all(std::move(outgoing), limits_.round_bytes, hint).front();
@@ -227,6 +248,7 @@ class Export {
   std::optional<NewFile> new_file_;
   std::vector<MetricsPiece> pieces_;
   std::optional<TextDictionary> dictionary_;
+  std::atomic<bool> stopping_ = false;
 };
 
 }  // namespace

@@ -333,16 +333,15 @@ class Signals(ProgramTest):
     def test_while_the_table_is_written(self):
         """The file of an earlier run stays, and the continued run writes the table of an uninterrupted one."""
         case = self.slow_case()
-        self.output = self.folder / "whole"
-        whole = self.folder / "whole.h5"
-        self.assert_code(Run(self.arguments(case, None, "--metrics", whole)), 0)
-        for processes in (0, 2):
-            with self.subTest(processes=processes):
-                self.output = self.folder / f"out{processes}"
-                tables = self.folder / f"tables{processes}"
+        for processes, name in ((0, "table.h5"), (2, "table.h5"), (2, "table.csv")):
+            with self.subTest(processes=processes, name=name):
+                whole = self.folder / f"{processes}-{name}"
+                self.assert_code(Run(self.arguments(case, self.folder / f"whole-{processes}-{name}", "--metrics", whole)), 0)
+                self.output = self.folder / f"out-{processes}-{name}"
+                tables = self.folder / f"tables-{processes}-{name}"
                 tables.mkdir()
-                (tables / "table.h5").write_text("of an earlier run")
-                arguments = self.arguments(case, None, "--threads=1", "--metrics", tables / "table.h5")
+                (tables / name).write_text("of an earlier run")
+                arguments = self.arguments(case, None, "--threads=1", "--metrics", tables / name)
                 process = start(arguments, processes)
                 deadline = time.monotonic() + TIMEOUT
                 while (len(left_in(tables)) == 1 or not left_in(self.output)) and process.poll() is None and time.monotonic() < deadline:
@@ -353,11 +352,11 @@ class Signals(ProgramTest):
                 self.assertIn("Writing the parameter table", stdout)
                 self.assertIn("--resume", stderr)
                 self.assertEqual(results_in(self.output), [])
-                self.assertEqual(left_in(tables), ["table.h5"])
-                self.assertEqual((tables / "table.h5").read_text(), "of an earlier run")
+                self.assertEqual(left_in(tables), [name])
+                self.assertEqual((tables / name).read_text(), "of an earlier run")
                 self.assert_code(Run([*arguments, "--resume"], processes), 0)
                 self.the_result()
-                self.assertEqual((tables / "table.h5").read_bytes(), whole.read_bytes())
+                self.assertEqual((tables / name).read_bytes(), whole.read_bytes())
 
     def test_rows_of_the_table_survive(self):
         """Interrupted while ranks are in work."""
