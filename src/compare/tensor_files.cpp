@@ -56,7 +56,7 @@ void describe_replicas(TensorOutcome& outcome, std::string_view side, const std:
   for (const ReplicaDifference& replica : replicas) {
     if (!replica.fault.empty()) {
       outcome.reason += (outcome.reason.empty() ? "" : "; ") + std::string(side) + " " + replica.name +
-                        " was not compared with the first rank: " + replica.fault;
+                        " was not compared with the other ranks: " + replica.fault;
     } else if (replica.elements > 0) {
       ++differing;
       worst = worst == nullptr || replica.max_abs > worst->max_abs ? &replica : worst;
@@ -192,29 +192,47 @@ OpenTensorPair::OpenTensorPair(const TensorPair& pair, const TensorFileOptions& 
 
 void OpenTensorPair::open_side(Side& side, const std::filesystem::path& file, const TensorStore* store, const TensorParts* parts,
                                const ReadHints& hints, TensorStores& stores, std::string_view name) {
-  try {
-    side.source = parts != nullptr ? TensorSource::open(*parts, hints, stores)
-                                   : TensorSource::open(store != nullptr ? store->open(file, hints) : TensorFile::open(file, hints));
-  } catch (const TensorError& error) {
-    decide_unreadable(name, error);
-    return;
-  }
   if (parts == nullptr) {
+    try {
+      side.source = TensorSource::open(store != nullptr ? store->open(file, hints) : TensorFile::open(file, hints));
+    } catch (const TensorError& error) {
+      decide_unreadable(name, error);
+    }
     return;
   }
+  std::optional<TensorError> first_fault;
+  const auto open_part = [&](const TensorParts& part) -> std::unique_ptr<TensorSource> {
+    try {
+      return TensorSource::open(part, hints, stores);
+    } catch (const TensorError& error) {
+      side.found.push_back({rank_name(part), 0, 0, error.message()});
+      side.replicas.emplace_back();
+      if (!first_fault) {
+        first_fault = error;
+      }
+      return nullptr;
+    }
+  };
+  side.source = open_part(*parts);
   for (const TensorParts& replica : parts->replicas) {
+    auto opened = open_part(replica);
+    if (!opened) {
+      continue;
+    }
+    if (!side.source) {
+      side.source = std::move(opened);  // the first one that can be read stands for all
+      continue;
+    }
     side.found.push_back({rank_name(replica), 0, 0, {}});
     side.replicas.emplace_back();
-    try {
-      auto opened = TensorSource::open(replica, hints, stores);
-      if (opened->dtype() != side.source->dtype() || opened->shape() != side.source->shape()) {
-        side.found.back().fault = "it holds " + std::string(dtype_name(opened->dtype())) + " of shape " + shape_text(opened->shape());
-      } else {
-        side.replicas.back() = std::move(opened);
-      }
-    } catch (const TensorError& error) {
-      side.found.back().fault = error.message();
+    if (opened->dtype() != side.source->dtype() || opened->shape() != side.source->shape()) {
+      side.found.back().fault = "it holds " + std::string(dtype_name(opened->dtype())) + " of shape " + shape_text(opened->shape());
+    } else {
+      side.replicas.back() = std::move(opened);
     }
+  }
+  if (!side.source) {
+    decide_unreadable(name, *first_fault);
   }
 }
 

@@ -118,8 +118,19 @@ TensorParts whole_of(const Classification& classification, std::vector<TensorPar
   if (of_ranks.empty()) {
     return impossible("no rank has it");
   }
+  if (classification.kind == ShardKind::replicated || classification.kind == ShardKind::diverged) {
+    // The first one that has a file stands for all.
+    const auto first = std::find_if(of_ranks.begin(), of_ranks.end(), [](const TensorParts& part) { return part.kind != Kind::none; });
+    if (first != of_ranks.end()) {
+      std::rotate(of_ranks.begin(), first, first + 1);
+    }
+  }
   switch (classification.kind) {
     case ShardKind::replicated:
+      if (classification.merged.md5) {
+        return std::move(of_ranks.front());  // the checksums in the dump are the vote
+      }
+      [[fallthrough]];
     case ShardKind::diverged:
       return with_votes(std::move(of_ranks), classification.kind == ShardKind::diverged);
     case ShardKind::partial:

@@ -266,6 +266,22 @@ TEST(MergedTensors, ReplicasVote) {
   EXPECT_THAT(found.reason, HasSubstr("rank5 was not compared"));
 }
 
+TEST(MergedTensors, AnotherReplicaStandsForOneThatIsMissing) {
+  Ranks ranks;
+  TensorPair pair;
+  pair.golden_parts = shared(ranks.add({2}, {1, 2}));
+  TensorParts target = ranks.missing();
+  target.replicas = {ranks.add({2}, {1, 2}), ranks.add({2}, {1, 3})};
+  pair.target_parts = shared(target);
+  const TensorOutcome found = compare_tensor_files(pair, {});
+  EXPECT_EQ(found.metrics.max_abs_err.value, 0);
+  EXPECT_THAT(found.reason, HasSubstr("rank1 was not compared with the other ranks"));
+  EXPECT_THAT(found.reason, HasSubstr("rank3 should hold the same"));
+  target.replicas.clear();
+  pair.target_parts = shared(target);
+  EXPECT_EQ(compare_tensor_files(pair, {}).skipped, "missing file");
+}
+
 TEST(MergedTensors, TheWorstOfDivergedReplicasIsShown) {
   for (const Shape& shape : {Shape{4}, Shape{1}}) {
     Ranks ranks;

@@ -40,6 +40,9 @@ TEST(WholeOf, ReplicasVote) {
   ASSERT_EQ(whole.replicas.size(), 2U);
   EXPECT_EQ(whole.replicas[1].directory, "rank2");
   EXPECT_FALSE(whole.diverged);
+  Classification with_checksums;
+  with_checksums.merged.md5 = "cafe0123";
+  EXPECT_TRUE(whole_of(with_checksums, files(3), {}, false).replicas.empty());
   Classification diverged;
   diverged.kind = ShardKind::diverged;
   EXPECT_TRUE(whole_of(diverged, files(3), {}, false).diverged);
@@ -77,6 +80,8 @@ TEST(WholeOf, AMissingFileIsSaid) {
   parts[1].reason = "rank1 has no tensor file";
   EXPECT_EQ(whole_of(split_of({{0, 0, 1}, {1, 0, 1}}), parts, {}, false).reason, "rank1 has no tensor file");
   EXPECT_EQ(whole_of({}, parts, {}, false).replicas.size(), 0U);
+  std::swap(parts[0], parts[1]);
+  EXPECT_EQ(whole_of({}, parts, {}, false).directory, "rank0");  // the one that has a file
   EXPECT_EQ(whole_of({}, {}, {}, false).kind, Kind::none);
 }
 
