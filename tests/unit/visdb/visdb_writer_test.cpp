@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "msvis/error.h"
@@ -521,6 +523,127 @@ TEST(VisDbWriter, TemporaryFilesStayInTheOutputDirectory) {
   ::unsetenv("SQLITE_TMPDIR");
   EXPECT_THAT(names_in(directory.path()), ElementsAre(file.filename().string()));
   EXPECT_EQ(single_value(file, "PRAGMA integrity_check"), "ok");
+}
+
+// --- a file that is taken up again -----------------------------------------------------------------------------------------------------
+
+std::vector<SavedItem> items_of(VisDbWriter& writer) {
+  std::vector<SavedItem> items;
+  writer.for_each_item([&](SavedItem&& item) { items.push_back(std::move(item)); });
+  return items;
+}
+
+TEST(VisDbResume, WhatWasCommittedIsThere) {
+  const TemporaryDirectory directory;
+  fs::path partial;
+  {
+    VisDbWriter writer(directory.path(), true);
+    partial = writer.partial_path();
+    writer.save("key", std::string("a\0b", 3));
+    writer.begin_item(0, 0);
+    writer.begin_item(0, 1);
+    writer.add(small_graph(Side::target, 0, 0, false));
+    writer.add(small_graph(Side::target, 0, 1, false));
+    writer.add_link_records(0, 0, "records of rank 0");
+    writer.add_link_records(0, 1, "lost");
+    writer.add_group_counts({{Side::target, 0, 0, "group", "all_reduce", {0, 1}, 3}});
+    writer.end_item(0, 0, "result");
+    EXPECT_EQ(writer.durable_items(), 0U);
+    writer.commit();
+    EXPECT_EQ(writer.durable_items(), 1U);
+    writer.end_item(0, 1, "never committed");
+    writer.keep(true);
+  }
+  EXPECT_THAT(VisDbWriter::partial_files(directory.path(), true), ElementsAre(partial));
+  EXPECT_THAT(VisDbWriter::partial_files(directory.path(), false), ElementsAre());
+  VisDbWriter writer(partial);
+  EXPECT_EQ(writer.saved("key"), std::string("a\0b", 3));
+  EXPECT_EQ(writer.saved("other"), std::nullopt);
+  EXPECT_EQ(writer.rows(), 6U);
+  EXPECT_EQ(writer.durable_items(), 1U);
+  const auto items = items_of(writer);
+  ASSERT_EQ(items.size(), 2U);
+  EXPECT_TRUE(items[0].done);
+  EXPECT_EQ(items[0].result, "result");
+  EXPECT_FALSE(items[1].done);
+  writer.remove(0, 1);
+  EXPECT_EQ(writer.rows(), 3U);
+  std::string records;
+  writer.for_each_link_records([&](std::string_view some) { records += some; });
+  EXPECT_EQ(records, "records of rank 0");
+  EXPECT_EQ(writer.link_record_bytes(), records.size());
+  std::vector<GroupCount> counts;
+  writer.for_each_group([&](std::vector<GroupCount>&& group) { counts.insert(counts.end(), group.begin(), group.end()); });
+  EXPECT_THAT(counts, ElementsAre(GroupCount{Side::target, 0, 0, "group", "all_reduce", {0, 1}, 3}));
+  writer.add(small_graph(Side::target, 0, 1, false));
+  const auto path = writer.finish(compare_config(), {}, {});
+  EXPECT_EQ(path.string() + ".partial", partial.string());
+  EXPECT_EQ(single_value(path, "SELECT count(*) FROM tb_nodes"), "6");
+  EXPECT_EQ(single_value(path, "SELECT count(*) FROM sqlite_master WHERE name LIKE 'msvis_resume%'"), "0");
+}
+
+// The end fails in its last transaction, in which the tables for resuming were dropped: the disk is full.
+TEST(VisDbResume, AFailedEndLeavesWhatWasCommitted) {
+  const TemporaryDirectory directory;
+  constexpr std::int64_t ranks = 300;
+  std::optional<VisDbWriter> writer(std::in_place, directory.path(), true);
+  const fs::path partial = writer->partial_path();
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    writer->add(small_graph(Side::target, 0, rank, false));
+    writer->end_item(0, rank, "result");
+  }
+  writer->commit();
+  writer->keep(true);
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  struct rlimit small = before;
+  small.rlim_cur = fs::file_size(partial);
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_THROW(writer->finish(compare_config(), {}, {}), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  writer.reset();
+  VisDbWriter again(partial);
+  EXPECT_EQ(again.durable_items(), std::size_t{ranks});
+  EXPECT_EQ(again.rows(), 3U * ranks);
+  const auto path = again.finish(compare_config(), {}, {});
+  EXPECT_EQ(single_value(path, "SELECT count(*) FROM tb_nodes"), std::to_string(3 * ranks));
+}
+
+TEST(VisDbResume, GroupsComeInOrder) {
+  const TemporaryDirectory directory;
+  VisDbWriter writer(directory.path(), false);
+  for (const std::int64_t rank : {2, 0, 1}) {
+    writer.add_group_counts(
+        {{Side::golden, 1, rank, "b", "x", {}, 1}, {Side::target, 1, rank, "b", "x", {}, 1}, {Side::target, 0, rank, "c", "x", {}, 1}});
+  }
+  std::vector<std::tuple<std::int64_t, Side, std::size_t, std::int64_t>> order;
+  writer.for_each_group(
+      [&](std::vector<GroupCount>&& group) { order.emplace_back(group[0].step, group[0].side, group.size(), group[2].rank); });
+  EXPECT_THAT(order, ElementsAre(std::tuple(0, Side::target, 3, 2), std::tuple(1, Side::target, 3, 2), std::tuple(1, Side::golden, 3, 2)));
+}
+
+TEST(VisDbResume, OneThatIsOpenElsewhereIsRefused) {
+  const TemporaryDirectory directory;
+  const VisDbWriter writer(directory.path(), true);
+  try {
+    const VisDbWriter again(writer.partial_path());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.category(), ErrorCategory::path);
+    EXPECT_THAT(error.what(), HasSubstr("another run"));
+  }
+  EXPECT_TRUE(fs::exists(writer.partial_path()));
+}
+
+TEST(VisDbResume, NewestFirst) {
+  const TemporaryDirectory directory;
+  for (const char* name : {"compare_20260101000000.vis.db.partial", "compare_20261231235959.vis.db.partial", "compare_2026.vis.db.partial",
+                           "compare_20260101000001.vis.db", "build_20270101000000.vis.db.partial"}) {
+    std::ofstream(directory.path() / name) << "";
+  }
+  EXPECT_THAT(VisDbWriter::partial_files(directory.path(), true), ElementsAre(directory.path() / "compare_20261231235959.vis.db.partial",
+                                                                              directory.path() / "compare_20260101000000.vis.db.partial"));
 }
 
 }  // namespace
