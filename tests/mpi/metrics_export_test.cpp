@@ -84,7 +84,7 @@ class MetricsExport : public ::testing::Test {
         make_metrics_batches(source, 20'000, [&](std::string&& batch) { batches.push_back(std::move(batch)); });
       }
     }
-    std::shuffle(batches.begin(), batches.end(), std::mt19937(5));  // NOLINT(cert-msc51-cpp): the same each time
+    std::shuffle(batches.begin(), batches.end(), std::mt19937(5));  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same each time
     for (const std::string& batch : batches) {
       spill.append(batch);
     }

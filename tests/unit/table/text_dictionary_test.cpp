@@ -45,7 +45,7 @@ TEST(TextDictionaryTest, SortsByBytesAndBeginsWithNothing) {
 TEST(TextDictionaryTest, LittleMemoryGivesTheSame) {
   const test::TemporaryDirectory dir;
   std::vector<std::pair<TextKind, std::string>> texts;
-  std::mt19937 random(3);  // NOLINT(cert-msc51-cpp): the same each time
+  std::mt19937 random(3);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same each time
   for (int k = 0; k < 20'000; ++k) {
     const auto value = random() % 7000;
     texts.emplace_back(static_cast<TextKind>(value % text_kinds), std::string(value % 50, 'x') + std::to_string(value));
