@@ -976,6 +976,16 @@ bool scatters_sequence(std::string_view module, std::string_view node) {
   return component(module, 1) == "forward" && contains(module_class(module), "RowParallel") && contains(node, "reduce_scatter");
 }
 
+bool gathers_sequence(std::string_view module, const std::optional<Shape>& input, const std::optional<Shape>& output, std::size_t ranks) {
+  if (component(module, 1) != "forward" || !contains(module_class(module), "ColumnParallel") || !input || !output || input->size() != 3 ||
+      output->size() != 3) {
+    return false;
+  }
+  const auto& in = *input;
+  const auto& out = *output;
+  return ranks > 1 && in[0] != 0 && out[0] % ranks == 0 && out[0] / ranks == in[0] && in[1] == out[1];
+}
+
 bool names_gated_activation(std::string_view node) {
   return contains_any(node, {"swiglu", ".silu.", "geglu", "reglu", ".glu."});
 }

@@ -121,6 +121,10 @@ std::string_view module_class(std::string_view name);
 /// RowParallelLinear forward.
 bool scatters_sequence(std::string_view module, std::string_view node);
 
+/// The same by the shapes of a column-parallel linear layer, forward: its first output has `ranks` times the sequence of its first input.
+bool gathers_sequence(std::string_view module, const std::optional<std::vector<std::uint64_t>>& input,
+                      const std::optional<std::vector<std::uint64_t>>& output, std::size_t ranks);
+
 /// Whether a node is the activation of a gated MLP (swiglu, silu, geglu, ...).
 bool names_gated_activation(std::string_view node);
 

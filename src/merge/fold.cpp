@@ -126,6 +126,10 @@ class Fold {
         continue;
       }
       const std::string_view class_name = module_class(name);
+      if (const auto* input = first(index, false), *output = first(index, true); input != nullptr && output != nullptr) {
+        sequence_parallel_ = sequence_parallel_ || gathers_sequence(name, shard_record(forest_.texts, *input).shape,
+                                                                    shard_record(forest_.texts, *output).shape, ranks_.size());
+      }
       for (const TreeEntry& entry : node(index).inputs) {
         const auto shape = shard_record(forest_.texts, entry).shape;
         if (text(entry.key) == "parameters.weight" && shape) {
@@ -140,7 +144,24 @@ class Fold {
         }
       }
     }
+    // Of a dump without APIs the shapes tell that the MLP is gated.
+    constexpr std::string_view fc1 = ".linear_fc1";
+    for (const auto& [path, weight] : weights_) {
+      if (path.ends_with(fc1) && weight.size() == 2) {
+        const std::string mlp = path.substr(0, path.size() - fc1.size());
+        const auto fc2 = weights_.find(mlp + ".linear_fc2");
+        if (fc2 != weights_.end() && fc2->second.size() == 2 && weight[0] / 2 == fc2->second[1] && weight[0] % 2 == 0) {
+          gated_paths_.insert(mlp);
+        }
+      }
+    }
     batch_ = embedding_batch != 0 ? embedding_batch : layer_batch != 0 ? layer_batch : 1;
+  }
+
+  /// The first input or output of a node; null if there is none.
+  const TreeEntry* first(std::uint32_t index, bool outputs) {
+    const std::vector<TreeEntry>& entries = list(index, outputs);
+    return entries.empty() ? nullptr : &entries.front();
   }
 
   [[nodiscard]] std::uint32_t module_of(std::uint32_t index) const {

@@ -193,6 +193,10 @@ class TensorParallel(MergeTest):
     def test_modules_only(self):
         self.check(P.Split(tp=2), form=P.Form(api=False))
 
+    def test_sequence_parallel_modules_only(self):
+        """Without communication nodes, the shapes tell that the sequence is split."""
+        self.check(P.Split(tp=2, sequence_parallel=True), form=P.Form(api=False), unknown=self.summed_over_sequence)
+
     def test_gate_and_up(self):
         self.check(P.Split(tp=2), P.Model(gated=True))
 
@@ -456,6 +460,14 @@ class Tensors(MergeTest):
 
     def test_gate_and_up(self):
         self.assert_same_metrics(*self.compared(P.Split(tp=4), P.Split(tp=2), gated=True), unknown=self.masked_ids)
+
+    def test_gate_and_up_of_modules_only(self):
+        form = P.Form(task="tensor", api=False)
+        name = "Module.0.module.decoder.layers.1.mlp.linear_fc1.ColumnParallelLinear.forward.0"
+        model, splits = P.Model(gated=True), (P.Split(tp=4), P.Split(tp=2))
+        items = Result(self.run_program(["-tp", self.dump(splits[0], model, form), "-gp", self.dump(splits[1], model, form), *self.flags(*splits)])).nodes[name].items
+        for key in ("input.0", "parameters.weight", "output.0"):
+            self.assertEqual([items[key][m] for m in self.METRICS[:3]], ["1.0", "0.0", "0.0"], key)
 
     def test_batch(self):
         self.assert_same_metrics(*self.compared(P.Split(tp=2), P.Split(tp=4), batch=2), unknown=self.masked_ids)

@@ -210,6 +210,15 @@ TEST(Classify, EqualValuesWereNotScatteredYet) {
   EXPECT_EQ(classify(where, {record(0, 0, 0, 0, {2, 1, 8}), record(0, 0, 0, 0, {2, 1, 8})}).kind, ShardKind::split);
 }
 
+TEST(Classify, SequenceParallelismByShapes) {
+  EXPECT_TRUE(gathers_sequence(column, Shape{2, 1, 8}, Shape{4, 1, 16}, 2));
+  EXPECT_FALSE(gathers_sequence(column, Shape{4, 1, 8}, Shape{4, 1, 16}, 2));
+  EXPECT_FALSE(gathers_sequence(column, Shape{2, 1, 8}, Shape{4, 1, 16}, 4));
+  EXPECT_FALSE(gathers_sequence(column_backward, Shape{2, 1, 8}, Shape{4, 1, 16}, 2));
+  EXPECT_FALSE(gathers_sequence(row, Shape{2, 1, 8}, Shape{4, 1, 16}, 2));
+  EXPECT_FALSE(gathers_sequence(column, std::nullopt, Shape{4, 1, 16}, 2));
+}
+
 TEST(Classify, EqualOutputsWereGathered) {
   // ColumnParallelLinear with gather_output; an MLP that is not split.
   const std::vector<ShardRecord> equal(2, record(2, -1, 0.25, 3, {4, 1, 8}));
