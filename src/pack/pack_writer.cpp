@@ -43,6 +43,7 @@ class Types {
   [[nodiscard]] Handle entry_type() const {
     const Handle kind = enumeration({{"bytes", 0}, {"pt", 1}, {"npy", 2}, {"irregular", 3}});
     std::vector<std::pair<std::string, std::uint8_t>> dtypes;
+    dtypes.reserve(dtype_count + 1);
     for (const DTypeInfo& info : dtype_infos) {
       dtypes.emplace_back(info.name, static_cast<std::uint8_t>(info.dtype));
     }

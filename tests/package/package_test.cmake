@@ -26,6 +26,7 @@ endif()
 # The installation is complete: the program, where it was built, and the data it reads.
 if(EXISTS "${BUILD_DIR}/msvis-mpi")
   run("${prefix}/bin/msvis-mpi" --version)
+  run("${prefix}/bin/msvis-pack" --version)
 endif()
 file(GLOB_RECURSE rules "${prefix}/*/overflow_ignore_rules.json")
 if(NOT rules)
