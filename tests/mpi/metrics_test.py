@@ -306,6 +306,16 @@ class AnyProcesses(TableTest):
                     files.add(table.read_bytes())
                 self.assertEqual(len(files), 1, f"{name} {suffix}")
 
+    def test_followed_job_gives_the_same_table(self):
+        case = self.case("statistics/mlp_2steps_2ranks")
+        at_once, _ = self.make(case, ".h5")
+        for processes in (0, 2):
+            table = self.folder / f"followed{processes}.h5"
+            done = run([*self.arguments(case, self.folder / f"out of a followed job {processes}"), "--metrics", table, "--follow", "--settle", 0, "--poll", 1,
+                        "--idle-timeout", 1], processes, cwd=case)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(table.read_bytes(), at_once.read_bytes())
+
     def test_failed_rank_has_no_rows(self):
         case = self.folder / "case"
         shutil.copytree(self.case("statistics/gpt_2ranks"), case)
