@@ -102,7 +102,7 @@ struct Classification {
 ///
 /// The order of decision: a reduction over the group whose operands the records are; the golden side's shape; the classes of Megatron
 /// (ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding, norms, attention, MLP); equality of all records; and for unknown
-/// places: records that are alike within 1 % are a diverged replica, others are shards along an unknown dimension. What a class splits
+/// places: records that are alike within 0.1 % are a diverged replica, others are shards along an unknown dimension. What a class splits
 /// stays split if all shards are equal, if it is a parameter (biases that are zero) or holds one value only; else it was gathered, or not
 /// split at all. What a class replicates but is not equal has diverged. NaN of any rank is NaN in the result, whatever the kind.
 ///

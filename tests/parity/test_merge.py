@@ -8,6 +8,7 @@ makes of the whole: the same nodes, the same shapes, the same statistics (relati
 """
 import argparse
 import collections
+import itertools
 import json
 import os
 import pathlib
@@ -299,14 +300,16 @@ class Combined(MergeTest):
         self.check(P.Split(tp=2, pp=2))
 
     def test_many_splits(self):
-        """Each with everything at once: gate and up, several samples, sequence parallelism, unequal stages, context parallelism."""
-        for split in (P.Split(tp=2, pp=2, sequence_parallel=True), P.Split(tp=4, pp=3, stages=(1, 2, 1)), P.Split(tp=2, pp=2, vpp=2, cp=2),
-                      P.Split(tp=2, cp=2, sequence_parallel=True), P.Split(tp=2, pp=2, vpp=2, sequence_parallel=True)):
-            with self.subTest(split=split):
+        """Each with several things at once: gate and up, several samples, sequence parallelism, unequal stages, context parallelism, modules only."""
+        splits = (P.Split(tp=2, pp=2, sequence_parallel=True), P.Split(tp=4, pp=3, stages=(1, 2, 1)), P.Split(tp=2, pp=2, vpp=2, cp=2),
+                  P.Split(tp=2, cp=2, sequence_parallel=True), P.Split(tp=2, pp=2, vpp=2, sequence_parallel=True), P.Split(cp=4, pp=2))
+        models = (P.Model(gated=True, batch=2, groups=4, heads=8, sequence=16), P.Model(batch=3, sequence=32, vocabulary=64))
+        for split, model, api in itertools.product(splits, models, (True, False)):
+            with self.subTest(split=split, model=model, api=api):
                 def unknown(*place, split=split):
-                    return self.masked_ids(*place) or split.sequence_parallel and self.summed_over_sequence(*place) or (
+                    return split.tp > 1 and self.masked_ids(*place) or split.sequence_parallel and self.summed_over_sequence(*place) or (
                         split.cp > 1 and ContextParallel.unknown(*place))
-                self.check(split, P.Model(gated=True, batch=2, groups=4, heads=8), unknown=unknown)
+                self.check(split, model, P.Form(api=api), unknown=unknown)
 
     def test_orders_of_rank_numbers(self):
         model = P.Model(micro_batches=2)
