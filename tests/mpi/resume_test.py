@@ -329,5 +329,41 @@ class Resume(SharedDump):
             process.communicate(timeout=TIMEOUT)
 
 
+class Memory(SharedDump):
+    """Process 0 holds no more for many ranks than for few of the same size."""
+
+    def peak(self, ranks, processes):
+        case = self.folder / f"ranks{ranks}"
+        for rank in range(ranks):
+            shutil.copytree(self.dump / f"rank{rank % 4}", case / f"rank{rank}", copy_function=os.link)
+        output = self.folder / f"out{ranks}-{processes}"
+        process = start(["-tp", case, "-gp", case, "-o", output, "--threads=1"], processes)
+        name = Path(program_test.OPTIONS.program).name[:15]
+        peak = 0
+        while process.poll() is None:
+            for pid in [pid for pid, its in children_of(process).items() if its == name] or [process.pid]:
+                try:
+                    status = Path(f"/proc/{pid}/status").read_text()
+                except OSError:
+                    continue
+                found = re.search(r"VmHWM:\s+(\d+) kB", status)
+                peak = max(peak, int(found.group(1)) if found else 0)
+            time.sleep(0.005)
+        _, stderr = process.communicate()
+        self.assertEqual(process.returncode, 0, stderr)
+        shutil.rmtree(output)
+        shutil.rmtree(case)
+        return peak
+
+    def test_four_and_sixty_four_ranks(self):
+        generate(self.dump, "--ranks=4", "--layers=48", "--tp=4", "--layout=ranks")
+        for processes in (0, 2):
+            with self.subTest(processes=processes):
+                few = self.peak(4, processes)
+                many = self.peak(64, processes)
+                self.assertGreater(few, 10_000)
+                self.assertLess(many, 1.1 * few, f"{few} kB with 4 ranks, {many} kB with 64")
+
+
 if __name__ == "__main__":
     program_test.main()
