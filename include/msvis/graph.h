@@ -17,6 +17,8 @@
 
 namespace msvis {
 
+struct UnresolvedEntry;
+
 inline constexpr std::uint32_t no_node = UINT32_MAX;
 inline constexpr std::string_view root_name = "DefaultModel";
 
@@ -68,6 +70,9 @@ struct Graph {
   std::unordered_map<std::uint32_t, std::string> match_names;
   std::unordered_set<std::uint32_t> moved;                                 ///< nodes that the dump has not under their name
   std::unordered_map<std::uint32_t, std::vector<std::string>> merge_info;  ///< by node: how its data were merged, a sentence each
+  /// By item: what merging could not tell from the ranks alone (src/merge/resolve.h).
+  std::unordered_map<std::uint32_t, std::shared_ptr<const UnresolvedEntry>> unresolved;
+  std::unordered_set<std::uint32_t> merged_items;  ///< items that are not as the first rank has them
   std::unordered_map<std::uint32_t, std::shared_ptr<const TensorParts>>
       tensor_parts;  ///< by item: where its elements are; else in one file of the dump
 

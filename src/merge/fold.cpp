@@ -16,6 +16,7 @@
 #include "merge/experts.h"
 #include "merge/names.h"
 #include "merge/parts.h"
+#include "merge/resolve.h"
 
 namespace msvis {
 namespace {
@@ -287,6 +288,7 @@ class Fold {
       tally_.find("requires_grad differs",
                   entry_name(index, *entries.front()) + " has not the same requires_grad on the ranks " + group_text_);
     }
+    keep_open(index, entries, records, found);
     keep_parts(*entries.front(), entries, found, reduction_node);
     if (found.kind != ShardKind::replicated) {
       apply(index, entries, records, found, reduction_node);
@@ -362,6 +364,11 @@ class Fold {
     return true;  // the dump does not tell the group
   }
 
+  std::string diverged_finding(std::uint32_t index, const TreeEntry& main, const Classification& found) {
+    return entry_name(index, main) + " should be equal on the ranks " + group_text_ + ", but on rank " +
+           std::to_string(numbers_[found.diverged_rank]) + " a statistic is off by " + number_text(found.divergence);
+  }
+
   void apply(std::uint32_t index, const std::vector<TreeEntry*>& entries, const std::vector<ShardRecord>& records,
              const Classification& found, std::uint32_t reduction_node) {
     TreeEntry& main = *entries.front();
@@ -383,9 +390,7 @@ class Fold {
     if (found.kind == ShardKind::diverged) {
       line += ": on rank " + std::to_string(numbers_[found.diverged_rank]) + " a statistic is off by " + number_text(found.divergence) +
               "; shown is rank " + std::to_string(numbers_.front());
-      tally_.find("diverged replicas", entry_name(index, main) + " should be equal on the ranks " + group_text_ + ", but on rank " +
-                                           std::to_string(numbers_[found.diverged_rank]) + " a statistic is off by " +
-                                           number_text(found.divergence));
+      tally_.find("diverged replicas", diverged_finding(index, main, found));
     }
     const std::optional<Shape>& shape = found.merged.shape;
     if (shape && (!records.front().shape || *shape != *records.front().shape)) {
@@ -441,6 +446,34 @@ class Fold {
     }
     line += statistic == stat_mean ? ") / " + std::to_string(weighted ? total : records.size()) : statistic == stat_norm ? "^2)^0.5" : ")";
     lines_.push_back(line + " = " + number_text(result));
+  }
+
+  /// Keeps what the shape of the other side can decide later.
+  void keep_open(std::uint32_t index, const std::vector<TreeEntry*>& entries, const std::vector<ShardRecord>& records,
+                 const Classification& found) {
+    TreeEntry& main = *entries.front();
+    const bool open = (found.kind == ShardKind::split && !found.dimension) || found.kind == ShardKind::diverged;
+    if (axis_ != ParallelAxis::tensor || !open) {
+      if (found.kind != ShardKind::replicated) {
+        main.unresolved = nullptr;
+      }
+      return;
+    }
+    auto kept = std::make_shared<UnresolvedEntry>();
+    kept->records = records;
+    if (found.kind == ShardKind::diverged) {
+      kept->finding = diverged_finding(index, main, found);
+    }
+    for (ShardRecord& record : kept->records) {
+      record.dtype = {};
+      record.md5 = {};
+    }
+    if (main.data_name != 0) {
+      for (std::size_t k = 0; k < entries.size(); ++k) {
+        kept->parts.push_back(parts_of(*entries[k], ranks_[k]));
+      }
+    }
+    main.unresolved = std::move(kept);
   }
 
   /// Where the elements of the entry are, for dumps with tensor files.

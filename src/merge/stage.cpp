@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "merge/resolve.h"
 #include "msvis/error.h"
 
 namespace msvis {
@@ -73,6 +74,21 @@ class Packer {
     out.put(parts.diverged);
   }
 
+  void put_unresolved(ByteWriter& out, const UnresolvedEntry& entry) {
+    out.put_all(entry.records, [](ByteWriter& to, const ShardRecord& record) {
+      for (const auto& value : record.stats) {
+        to.put(value.has_value());
+        to.put(value.value_or(0));
+      }
+      to.put(record.shape.has_value());
+      to.put_all(record.shape.value_or(std::vector<std::uint64_t>{}));
+      to.put(record.requires_grad.has_value());
+      to.put(record.requires_grad.value_or(false));
+    });
+    out.put_all(entry.parts, [this](ByteWriter& to, const TensorParts& part) { put_parts(to, part); });
+    out.put(entry.finding);
+  }
+
   void put_entry(ByteWriter& out, const TreeEntry& entry) {
     for (const Text text : {entry.key, entry.dtype, entry.shape, entry.data_name, entry.md5, entry.requires_grad, entry.merged_shape}) {
       out.put(number(text));
@@ -88,6 +104,10 @@ class Packer {
     out.put(entry.whole_key);
     out.put(entry.changed);
     out.put(entry.md5_lost);
+    out.put(entry.unresolved != nullptr);
+    if (entry.unresolved != nullptr) {
+      put_unresolved(out, *entry.unresolved);
+    }
     out.put(entry.parts != nullptr);
     if (entry.parts != nullptr) {
       put_parts(out, *entry.parts);
@@ -257,6 +277,31 @@ class Unpacker {
     return parts;
   }
 
+  UnresolvedEntry get_unresolved(ByteReader& in) {
+    UnresolvedEntry entry;
+    entry.records = in.get_all([](ByteReader& from) {
+      ShardRecord record;
+      for (auto& value : record.stats) {
+        const bool known = from.get<bool>();
+        const auto number = from.get<double>();
+        value = known ? std::optional(number) : std::nullopt;
+      }
+      const bool has_shape = from.get<bool>();
+      auto shape = from.get_all([](ByteReader& size) { return size.get<std::uint64_t>(); });
+      record.shape = has_shape ? std::optional(std::move(shape)) : std::nullopt;
+      const bool has_gradient = from.get<bool>();
+      const bool gradient = from.get<bool>();
+      record.requires_grad = has_gradient ? std::optional(gradient) : std::nullopt;
+      return record;
+    });
+    if (entry.records.empty()) {
+      fail();
+    }
+    entry.parts = in.get_all([this](ByteReader& from) { return get_parts(from, 0); });
+    entry.finding = in.get_string();
+    return entry;
+  }
+
   TreeEntry get_entry(ByteReader& in) {
     TreeEntry entry;
     for (Text* member : {&entry.key, &entry.dtype, &entry.shape, &entry.data_name, &entry.md5, &entry.requires_grad, &entry.merged_shape}) {
@@ -273,6 +318,9 @@ class Unpacker {
     entry.whole_key = in.get<bool>();
     entry.changed = in.get<std::uint8_t>();
     entry.md5_lost = in.get<bool>();
+    if (in.get<bool>()) {
+      entry.unresolved = std::make_shared<const UnresolvedEntry>(get_unresolved(in));
+    }
     if (in.get<bool>()) {
       entry.parts = std::make_shared<const TensorParts>(get_parts(in, 0));
     }

@@ -520,6 +520,12 @@ Graph to_graph(Forest& forest, std::uint32_t rank) {
         if (entry.merged_shape != 0) {
           item.shape = parsed.at(entry.merged_shape);
         }
+        if (entry.unresolved != nullptr) {
+          graph.unresolved.emplace(static_cast<std::uint32_t>(graph.items.size()), entry.unresolved);
+        }
+        if (entry.changed != 0 || entry.merged_shape != 0) {
+          graph.merged_items.insert(static_cast<std::uint32_t>(graph.items.size()));
+        }
         if (entry.md5_lost) {
           item.md5 = graph.pool.string("N/A");
         }

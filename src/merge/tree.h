@@ -64,11 +64,12 @@ struct TreeEntry {
   std::array<Number::Kind, 4> kinds{};
   ItemState state = ItemState::input;
   bool source_output = false;
-  bool whole_key = false;                    ///< `key` is the whole key: it does not begin with the node's name
-  std::uint8_t changed = 0;                  ///< statistics that merging set: bit by Statistic
-  bool md5_lost = false;                     ///< merging can't tell the checksum of the whole
-  std::shared_ptr<const TensorParts> parts;  ///< set by merging: where the elements are; else in the file of the source
-  Text merged_shape = 0;                     ///< set by merging; empty: as the source
+  bool whole_key = false;                             ///< `key` is the whole key: it does not begin with the node's name
+  std::uint8_t changed = 0;                           ///< statistics that merging set: bit by Statistic
+  bool md5_lost = false;                              ///< merging can't tell the checksum of the whole
+  std::shared_ptr<const TensorParts> parts;           ///< set by merging: where the elements are; else in the file of the source
+  std::shared_ptr<const UnresolvedEntry> unresolved;  ///< what the ranks alone can't tell
+  Text merged_shape = 0;                              ///< set by merging; empty: as the source
 
   [[nodiscard]] Number stat(std::size_t statistic) const;
   void set_stat(std::size_t statistic, const Number& number);  ///< without noting the change

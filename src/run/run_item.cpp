@@ -1,6 +1,7 @@
 #include "run/run_item.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <future>
@@ -9,6 +10,7 @@
 #include "base/bytes.h"
 #include "compare/compare.h"
 #include "merge/export.h"
+#include "merge/resolve.h"
 #include "msvis/error.h"
 #include "run/run_merged_item.h"
 #include "table/metrics_batch.h"
@@ -147,7 +149,7 @@ class ItemRun {
       for (const std::string& warning : merged->warnings) {
         warn(side, warning);
       }
-      note_tally(merged->tally, side);
+      tallies_[side == Side::target ? 0 : 1] = merged->tally;
     }
     if (target.micro_steps) {
       merged_micro_steps_ = true;
@@ -155,15 +157,17 @@ class ItemRun {
     }
   }
 
-  /// A warning for each kind of finding, with an example.
-  void note_tally(const MergeTally& tally, Side side) {
-    MergeTally named = tally;
-    for (std::string& finding : named.findings) {
-      finding = item_name(item_) + " " + std::string(side_name(side)) + ": " + finding;
-    }
-    tally_.add(named);
-    for (const auto& [kind, count] : tally.finding_counts) {
-      warn(side, "merging found " + std::to_string(count) + " " + kind + "; the summary has examples");
+  /// What merging found: a warning for each kind, and all for the summary.
+  void note_tallies() {
+    for (const Side side : {Side::target, Side::golden}) {
+      MergeTally& tally = tallies_[side == Side::target ? 0 : 1];
+      for (std::string& finding : tally.findings) {
+        finding = item_name(item_) + " " + std::string(side_name(side)) + ": " + finding;
+      }
+      for (const auto& [kind, count] : tally.finding_counts) {
+        warn(side, "merging found " + std::to_string(count) + " " + kind + "; the summary has examples");
+      }
+      result_.findings.merging.add(tally);
     }
   }
 
@@ -223,6 +227,31 @@ class ItemRun {
     }
   }
 
+  /// What the ranks of one side can't tell, the shapes of the other side do, if its tensors are whole.
+  void resolve_shapes() {
+    const auto ranks = [](const MergeSide& side) { return side.tp * side.cp; };
+    const MergeOptions& options = *context_.options.merge;
+    std::vector<std::string> withdrawn;
+    const auto note = [&](std::uint64_t resolved, Side side) {
+      MergeTally& tally = tallies_[side == Side::target ? 0 : 1];
+      if (resolved > 0 && leads()) {
+        tally.entries["split by the shape of the other side"] += resolved;
+      }
+      for (const std::string& finding : withdrawn) {
+        std::erase(tally.findings, finding);
+        if (const auto count = tally.finding_counts.find("diverged replicas");
+            count != tally.finding_counts.end() && --count->second == 0) {
+          tally.finding_counts.erase(count);
+        }
+      }
+    };
+    if (ranks(options.golden) == 1) {
+      note(resolve_by_shape(target_, golden_, options.target.tp, withdrawn), Side::target);
+    } else if (ranks(options.target) == 1) {
+      note(resolve_by_shape(golden_, target_, options.golden.tp, withdrawn), Side::golden);
+    }
+  }
+
   /// Micro-batches are paired by their number in the job: that is right only if both jobs had the same data in the same order. Gradients of
   /// parameters are sums over the micro-batches of a replica, which can't be compared then.
   void check_micro_batches() {
@@ -270,6 +299,9 @@ class ItemRun {
     std::vector<std::string> warnings;
     const CompareMode mode = choose_mode(target_.dump, golden_.dump, context_.options.layer_mapping, warnings);
     match(warnings);
+    if (merging() && context_.options.compat == Compat::standard) {
+      resolve_shapes();
+    }
     if (merging() && context_.options.compat == Compat::standard && context_.options.merge->unlike_replicas()) {
       check_micro_batches();
     }
@@ -341,7 +373,7 @@ class ItemRun {
   void summarize() {
     result_.findings = comparing() ? find_in_pair(target_, &golden_, &comparison_, item_.step, item_.rank, owned(), leads())
                                    : find_in_pair(target_, nullptr, nullptr, item_.step, item_.rank, nullptr, true);
-    result_.findings.merging = std::move(tally_);
+    note_tallies();
     result_.record.target_nodes = result_.findings.target_nodes;
     result_.record.golden_nodes = result_.findings.golden_nodes;
     result_.record.matched_nodes = result_.findings.matched;
@@ -387,9 +419,9 @@ class ItemRun {
   Graph target_;
   Graph golden_;
   Comparison comparison_;
-  MergeTally tally_;                 ///< of both sides
-  bool merged_micro_steps_ = false;  ///< result_.micro_steps is that of the main rank
-  std::vector<bool> owned_;          ///< by target node, where the item is shared; empty: all
+  std::array<MergeTally, 2> tallies_;  ///< target, golden
+  bool merged_micro_steps_ = false;    ///< result_.micro_steps is that of the main rank
+  std::vector<bool> owned_;            ///< by target node, where the item is shared; empty: all
 };
 
 }  // namespace

@@ -234,6 +234,36 @@ class TensorParallel(MergeTest):
         item = result.nodes["Module.0.module.decoder.layers.1.mlp.linear_fc2.RowParallelLinear.forward.0"].items["parameters.weight"]
         self.assertEqual(item["Result"], "error", item)
 
+    def test_classes_of_other_libraries(self):
+        """Where neither class nor reduction tells how a tensor is split, the shape of an un-split other side does."""
+        dumps = [self.dump(P.Split(tp=2)), self.dump()]
+        names = {"ColumnParallelLinear": "MyFirst", "RowParallelLinear": "MySecond", "VocabParallelEmbedding": "MyTable", "DotProductAttention": "MyCore",
+                 "SelfAttention": "MyAttention", ".MLP.": ".MyFeed."}
+        for file in [f for d in dumps for f in d.glob("rank*/*.json")]:
+            text = file.read_text()
+            for old, new in names.items():
+                text = text.replace(old, new)
+            file.write_text(text)
+        result = Result(self.run_program(["-tp", dumps[0], "-gp", dumps[1], *self.flags(P.Split(tp=2), P.Split())]))
+        weight = result.nodes["Module.0.module.decoder.layers.0.mlp.linear_fc1.MyFirst.forward.0"].items["parameters.weight"]
+        self.assertEqual(weight["shape"], "[32, 16]")
+        self.assertLess(float(weight["NormRelativeErr"].rstrip("%")), 1e-4)
+        self.assertFalse([n for n, node in result.nodes.items() if node.precision not in (None, 0)], "all must pass")
+        self.assertNotIn("diverged replicas", self.log)
+
+    def test_overflow_of_any_rank_shows(self):
+        name = "Module.0.module.decoder.layers.1.mlp.linear_fc2.RowParallelLinear.forward.0"
+        form = P.Form(inject=(("nan", "layers.1.mlp.linear_fc2.RowParallelLinear.forward", "output.0", (1,)),))
+        dump = self.dump(P.Split(tp=2), form=form)
+        file = self.run_program(["-tp", dump, *self.flags(P.Split(tp=2)), "-oc"])
+        rows = sqlite3.connect(f"file:{file}?mode=ro", uri=True).execute("SELECT overflow_level FROM tb_nodes WHERE node_name = ?", (name,)).fetchall()
+        self.assertNotEqual(rows, [(None,)])
+
+    def test_rounding_gives_no_warning(self):
+        """Statistics that are combined from rounded ones differ by 1e-8 here and 1e-9 there."""
+        result = Result(self.run_program(["-tp", self.dump(P.Split(tp=2)), "-gp", self.dump(), *self.flags(P.Split(tp=2), P.Split())]))
+        self.assertFalse([n for n, node in result.nodes.items() if node.precision not in (None, 0)])
+
     def test_nan_of_any_shard_shows(self):
         for rank in (0, 1):
             form = P.Form(inject=(("nan", "layers.1.mlp.linear_fc2.RowParallelLinear.forward", "parameters.weight", (rank,)),))
