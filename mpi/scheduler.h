@@ -23,7 +23,7 @@ struct ScheduledItem {
 };
 
 struct ScheduleLimits {
-  std::size_t window_bytes = std::size_t{64} << 20;  ///< batches on their way to process 0 or waiting there for the writer, all together
+  std::size_t window_bytes = std::size_t{16} << 20;  ///< batches on their way to process 0 or waiting there for the writer, all together
   std::size_t queue_bytes = std::size_t{8} << 20;    ///< batches waiting in one process
   std::vector<std::uint64_t> node_memory;            ///< bytes for items in work, by node; used on process 0; empty: no limit
 };
