@@ -175,6 +175,17 @@ std::string options_json(const RunOptions& options) {
   json["layer_mapping_file"] = options.layer_mapping_file.string();
   json["overflow_check"] = options.overflow_check;
   json["fuzzy_match"] = options.fuzzy_match;
+  if (options.merge) {
+    const auto side = [](const MergeSide& sizes) {
+      return nlohmann::ordered_json{
+          {"rank_size", sizes.rank_size}, {"tp", sizes.tp}, {"pp", sizes.pp}, {"vpp", sizes.vpp}, {"cp", sizes.cp}, {"ep", sizes.ep},
+          {"order", sizes.order}};
+    };
+    json["merge"]["target"] = side(options.merge->target);
+    if (options.comparing()) {
+      json["merge"]["golden"] = side(options.merge->golden);
+    }
+  }
   json["compat"] = options.compat == Compat::reference ? "reference" : "standard";
   json["links"] = options.links == LinkMode::extended ? "extended" : "standard";
   json["threads"] = options.threads;

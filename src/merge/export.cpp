@@ -521,7 +521,7 @@ class Exporter {
         continue;
       }
       const auto statistic = statistic_of(name);
-      if (name == "md5" && !item.md5.is_string()) {
+      if (name == "md5" && !(item.md5.is_string() && item.md5.text() == (member.is_string() ? member.text() : std::string_view()))) {
         continue;
       }
       out.key(name);
