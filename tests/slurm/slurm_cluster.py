@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "squeue", "sinfo", "setpriv")
-PATIENCE = 60  # seconds for anything that takes a moment
+PATIENCE = 120  # seconds for anything that takes a moment
 
 CONFIGURATION = """\
 ClusterName=msvis
@@ -39,7 +39,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-SchedulerParameters=sched_min_interval=100000,batch_sched_delay=0,bf_interval=1
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 # The nodes promise more cores than the machine has.
 SlurmdParameters=config_overrides
 JobRequeue=1

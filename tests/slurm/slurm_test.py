@@ -107,7 +107,10 @@ class SlurmTest(unittest.TestCase):
         return found[0]
 
     def assert_ended(self, job, state, code):
-        ended = CLUSTER.wait_for_end(job)
+        try:
+            ended = CLUSTER.wait_for_end(job)
+        except TimeoutError as error:
+            self.fail(f"{error}: {CLUSTER.job(job)}\n{self.story()}")
         self.assertEqual((ended["JobState"], ended["ExitCode"]), (state, f"{code}:0"), self.story())
         return ended
 
