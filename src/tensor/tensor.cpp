@@ -327,7 +327,8 @@ TensorFile TensorFile::open(std::span<const std::byte> bytes, const std::filesys
 
 TensorFile TensorFile::open(std::shared_ptr<const TensorPack> pack, const std::filesystem::path& name, const ReadHints& hints) {
   check_suffix(name, hints.rule);
-  const std::optional<std::size_t> index = pack->find(name.filename().native());
+  const std::string_view path = name.native();
+  const std::optional<std::size_t> index = pack->find(path.substr(path.rfind('/') + 1));
   if (!index) {
     throw TensorError(TensorFault::missing, no_such_file, name);
   }
