@@ -330,8 +330,12 @@ class Signals(ProgramTest):
         self.assertEqual(results_in(self.output), [])
         self.assertFalse(progress_lines(stdout)[-1]["process_running"])
 
+
+class InterruptedTable(ProgramTest):
+    slow_case = Signals.slow_case
+
     def test_while_the_table_is_written(self):
-        """The file of an earlier run stays, and the continued run writes the table of an uninterrupted one."""
+        """No file is left half written, and the continued run writes the table of an uninterrupted one."""
         case = self.slow_case()
         for processes, name in ((0, "table.h5"), (2, "table.h5"), (2, "table.csv")):
             with self.subTest(processes=processes, name=name):
@@ -353,7 +357,8 @@ class Signals(ProgramTest):
                 self.assertIn("--resume", stderr)
                 self.assertEqual(results_in(self.output), [])
                 self.assertEqual(left_in(tables), [name])
-                self.assertEqual((tables / name).read_text(), "of an earlier run")
+                # The signal may have come in the last moment: the file is the old one or the whole new one.
+                self.assertIn((tables / name).read_bytes(), (b"of an earlier run", whole.read_bytes()))
                 self.assert_code(Run([*arguments, "--resume"], processes), 0)
                 self.the_result()
                 self.assertEqual((tables / name).read_bytes(), whole.read_bytes())
