@@ -179,6 +179,33 @@ TEST_F(MetricsExport, FailureIsAgreedAndLeavesNothing) {
   }
 }
 
+TEST_F(MetricsExport, AStopIsAgreedAndLeavesTheEarlierFile) {
+  for (const char* name : {"table.h5", "table.csv"}) {
+    if (leads()) {
+      std::ofstream(folder_ / name) << "earlier";
+    }
+    // The last process alone is told to stop; alone, process 0 is.
+    hooks_.stop_wanted = [] {
+      const bool told = transport().process() == transport().processes() - 1;
+      return told ? std::optional(Fault{ErrorCategory::interrupted, "stopped"}) : std::nullopt;
+    };
+    const bool asked = transport().processes() == 1 || std::string_view(name) == "table.h5";  // CSV is the work of process 0
+    std::optional<ErrorCategory> category;
+    try {
+      write(name, {.piece_bytes = 1});
+    } catch (const AgreedError& error) {
+      category = error.category();
+    }
+    EXPECT_EQ(category, asked ? std::optional(ErrorCategory::interrupted) : std::nullopt);
+    EXPECT_TRUE(temporary_.empty());
+    if (leads() && asked) {
+      EXPECT_EQ(content_of(folder_ / name), "earlier");
+      std::filesystem::remove(folder_ / name);
+      EXPECT_TRUE(std::filesystem::is_empty(folder_));
+    }
+  }
+}
+
 /// The others can write no more than a page. Which processes write is the choice of MPI-IO.
 TEST_F(MetricsExport, AFullDiskOfSomeProcessesIsAgreed) {
   write("good.h5", {});

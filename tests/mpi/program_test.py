@@ -352,14 +352,13 @@ class InterruptedTable(ProgramTest):
                     time.sleep(0.001)
                 process.send_signal(signal.SIGTERM)
                 stdout, stderr = process.communicate(timeout=TIMEOUT)
-                self.assertNotEqual(process.returncode, 0, stderr)
                 self.assertIn("Writing the parameter table", stdout)
-                self.assertIn("--resume", stderr)
-                self.assertEqual(results_in(self.output), [])
                 self.assertEqual(left_in(tables), [name])
                 # The signal may have come in the last moment: the file is the old one or the whole new one.
                 self.assertIn((tables / name).read_bytes(), (b"of an earlier run", whole.read_bytes()))
-                self.assert_code(Run([*arguments, "--resume"], processes), 0)
+                if not results_in(self.output):
+                    self.assertIn("--resume", stderr)
+                    self.assert_code(Run([*arguments, "--resume"], processes), 0)
                 self.the_result()
                 self.assertEqual((tables / name).read_bytes(), whole.read_bytes())
 
@@ -380,12 +379,12 @@ class InterruptedTable(ProgramTest):
                 break
             time.sleep(0.001)
         process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=TIMEOUT)
-        self.assertIn("--resume", stderr)
-        self.assertFalse(table.exists())
-        run = Run([*arguments, "--resume"], 2)
-        self.assert_code(run, 0)
-        self.assertRegex(run.stdout, r"Continuing .*: [1-9]\d* .*of 4000 done")
+        process.communicate(timeout=TIMEOUT)
+        if not results_in(self.output):  # else it was too fast
+            self.assertTrue(list(self.output.glob("*-metrics")))
+            run = Run([*arguments, "--resume"], 2)
+            self.assert_code(run, 0)
+            self.assertRegex(run.stdout, r"Continuing .*: [1-9]\d* .*of 4000 done")
         self.assertEqual(table.read_bytes(), whole.read_bytes())
         self.the_result()
 
