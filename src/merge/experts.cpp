@@ -124,8 +124,8 @@ class Experts {
       copy_node(forest_, from, added);
       forest_.append_child(to, added);
       const std::vector<std::uint32_t> children = node(from).children;
-      for (auto child = children.rbegin(); child != children.rend(); ++child) {
-        waiting.emplace_back(*child, added);
+      for (std::size_t left = children.size(); left > 0; --left) {
+        waiting.emplace_back(children[left - 1], added);
       }
     }
   }

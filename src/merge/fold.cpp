@@ -257,6 +257,7 @@ class Fold {
 
   void fold_entry(std::uint32_t index, const std::vector<TreeEntry*>& entries, bool outputs) {
     std::vector<ShardRecord> records;
+    records.reserve(entries.size());
     for (const TreeEntry* entry : entries) {
       records.push_back(shard_record(forest_.texts, *entry));
     }
@@ -557,8 +558,8 @@ class Fold {
       forest_.append_child(to, copy);
       node(copy).info.push_back("Only rank " + std::to_string(rank) + " has this node");
       const std::vector<std::uint32_t> children = node(from).children;
-      for (auto child = children.rbegin(); child != children.rend(); ++child) {
-        waiting.emplace_back(*child, copy);
+      for (std::size_t left = children.size(); left > 0; --left) {
+        waiting.emplace_back(children[left - 1], copy);
       }
     }
   }

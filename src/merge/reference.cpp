@@ -145,7 +145,7 @@ class Stages {
       waiting.pop_back();
       std::size_t position = 0;
       if (node(at).parent != no_node) {
-        const auto& siblings = at == moved ? own_children_of(node(at).parent) : node(node(at).parent).children;
+        const auto& siblings = node(node(at).parent).children;
         position = static_cast<std::size_t>(std::find(siblings.begin(), siblings.end(), at) - siblings.begin());
       }
       const std::string name(forest_.name(at));
@@ -158,8 +158,6 @@ class Stages {
     unsettled_.insert(parent);
     forest_.append_child(parent, moved);
   }
-
-  [[nodiscard]] const std::vector<std::uint32_t>& own_children_of(std::uint32_t parent) { return node(parent).children; }
 
   [[nodiscard]] bool is_forward(std::uint32_t marked) const {
     const std::string_view name = forest_.name(marked);
@@ -461,6 +459,7 @@ class Shards {
 
   std::vector<DifferentEntry> different(std::uint32_t index, const std::vector<std::uint32_t>& partners, bool outputs, bool by_value) {
     std::vector<const std::vector<TreeEntry>*> lists;
+    lists.reserve(partners.size());
     for (const std::uint32_t partner : partners) {
       lists.push_back(outputs ? &node(partner).outputs : &node(partner).inputs);
     }
@@ -579,7 +578,10 @@ class Shards {
   bool same_ancestors(std::uint32_t left, std::uint32_t right) {
     left = node(left).parent;
     right = node(right).parent;
-    while (left != no_node && right != no_node) {
+    for (std::size_t steps = 0; left != no_node && right != no_node; ++steps) {
+      if (steps > forest_.nodes.size()) {
+        return false;  // the parents of nodes that do not hang below the root may form a cycle
+      }
       if (node(left).name != node(right).name) {
         return false;
       }
@@ -748,6 +750,7 @@ std::uint32_t merge_reference(Forest& forest, const std::map<std::int64_t, std::
                               const RankGroups& tp_groups, const RankGroups& pp_groups, std::int64_t chunks) {
   const auto indices = [&](const std::vector<std::int64_t>& group) {
     std::vector<std::uint32_t> all;
+    all.reserve(group.size());
     for (const std::int64_t rank : group) {
       all.push_back(rank_index(by_number, rank));
     }
@@ -783,6 +786,7 @@ std::uint32_t merge_reference(Forest& forest, const std::map<std::int64_t, std::
   const bool full = strategy == MergeStrategy::full;
   if (!full) {
     std::vector<std::uint32_t> all;
+    all.reserve(by_number.size());
     for (const auto& [number, index] : by_number) {
       all.push_back(index);
     }

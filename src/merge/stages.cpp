@@ -292,8 +292,8 @@ class Join {
     std::vector<std::uint32_t> result;
     const bool backward = contains(forest_.name(parent), ".backward.");
     if (backward) {
-      for (auto list = added.rbegin(); list != added.rend(); ++list) {
-        result.insert(result.end(), list->begin(), list->end());
+      for (std::size_t left = added.size(); left > 0; --left) {
+        result.insert(result.end(), added[left - 1].begin(), added[left - 1].end());
       }
     }
     result.insert(result.end(), plain.begin(), plain.end());

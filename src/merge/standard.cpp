@@ -118,8 +118,7 @@ class StageFold {
   void save_collections(std::uint32_t rank) {
     const std::uint32_t root = forest_.ranks[rank].root;
     const std::vector<std::uint32_t> children = node(root).children;
-    for (std::size_t k = 0; k < children.size(); ++k) {
-      const std::uint32_t child = children[k];
+    for (const std::uint32_t child : children) {
       if (node(child).type != NodeType::api_collection) {
         continue;
       }
