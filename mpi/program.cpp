@@ -288,7 +288,7 @@ class Program {
         static_cast<void>(capture_fault([&] { file_->commit(); }));  // what was committed before stays, even now
       }
       const std::size_t done = file_->writer().durable_items();
-      kept = may_go_on && (done > 0 || (interrupted && !keyboard));
+      kept = resumed_ || (may_go_on && (done > 0 || (interrupted && !keyboard)));
       file_->keep(kept);
       if (kept) {
         text += "; " + pairs_text(done) + " of " + std::to_string(plan_.items.size()) + " done, kept in " + printable(partial_file_) +
@@ -498,6 +498,7 @@ class Program {
       throw Error(ErrorCategory::mismatch, text + "; give the same options and input, or delete it and run without --resume", path);
     }
     file_.emplace(options_, std::move(writer));
+    resumed_ = true;
     if (!options_.metrics.empty()) {
       file_->collect_metrics_again(path.string() + metrics_suffix);
     }
@@ -1529,6 +1530,7 @@ class Program {
   std::optional<OutputDirectory> output_;
   std::optional<ResultFile> file_;
   std::string partial_file_;  // empty: none
+  bool resumed_ = false;      // the file is of an earlier run
   std::string metrics_fault_;
   WorkPlan plan_;
   std::vector<Part> parts_;
