@@ -129,6 +129,10 @@ std::string run_rank(const std::filesystem::path& rank, PackOptions options, con
     report.error = error.what();
   } catch (const std::bad_alloc&) {
     report.error = rank.string() + ": not enough memory; use fewer threads (--threads)";
+  } catch (const Stopped&) {
+    throw;
+  } catch (const std::exception& error) {
+    report.error = rank.string() + ": unexpected: " + error.what();
   }
   return pack(report);
 }
