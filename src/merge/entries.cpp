@@ -108,6 +108,7 @@ void combine_entry(TreeEntry& main, const std::vector<TreeEntry>& items, std::st
   constexpr std::array<std::string_view, 4> between{", ", ", ", " + ", "^2 + "};
   for (std::size_t statistic = 0; statistic < statistic_names.size(); ++statistic) {
     std::vector<Number> values;
+    values.reserve(items.size());
     for (const TreeEntry& item : items) {
       values.push_back(item.stat(statistic));
     }

@@ -481,15 +481,17 @@ class Exporter {
 
   /// Items by the way to them.
   struct Branch {
+    std::string_view name;
     const Item* item = nullptr;
-    std::vector<std::pair<std::string_view, Branch>> children;  ///< in order of appearance
-    Branch& child(std::string_view name) {
-      for (auto& [known, branch] : children) {
-        if (known == name) {
-          return branch;
-        }
+    std::vector<Branch> children;  ///< in order of appearance
+    Branch& child(std::string_view wanted) {
+      const auto known = std::find_if(children.begin(), children.end(), [&](const Branch& branch) { return branch.name == wanted; });
+      if (known != children.end()) {
+        return *known;
       }
-      return children.emplace_back(name, Branch{}).second;
+      Branch& added = children.emplace_back();
+      added.name = wanted;
+      return added;
     }
   };
 
@@ -543,15 +545,15 @@ class Exporter {
       return;
     }
     std::map<std::size_t, const Branch*> places;
-    for (const auto& [name, child] : at.children) {
-      if (const auto place = index_of(name); place && *place < most_elements) {
+    for (const Branch& child : at.children) {
+      if (const auto place = index_of(child.name); place && *place < most_elements) {
         places[*place] = &child;
       }
     }
     if (!by_place || places.size() != at.children.size()) {
       out.begin('{');
-      for (const auto& [name, child] : at.children) {
-        out.key(name);
+      for (const Branch& child : at.children) {
+        out.key(child.name);
         branch(out, child, true);
       }
       out.end();
@@ -607,15 +609,15 @@ class Exporter {
         named.children.empty() ? out.literal("{}") : branch(out, named, false);
       }
     }
-    for (const auto& [name, child] : root.children) {
-      out.key(name);
+    for (const Branch& child : root.children) {
+      out.key(child.name);
       if (gradients && child.item != nullptr) {
         out.begin('[');
         out.element();
         whole_item(out, *child.item);
         out.end();
       } else {
-        branch(out, child, name != "parameters");
+        branch(out, child, child.name != "parameters");
       }
     }
     merge_lines(out, index);
@@ -636,12 +638,13 @@ void make_directories(const fs::path& directory) {
   for (fs::path at = directory; !at.empty() && !fs::exists(at); at = at.parent_path()) {
     missing.push_back(at);
   }
-  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+  for (std::size_t left = missing.size(); left > 0; --left) {
+    const fs::path& at = missing[left - 1];
     // Another process may make the step's directory at the same time.
-    if (mkdir(at->c_str(), directory_mode) == 0) {
-      chmod(at->c_str(), directory_mode);
+    if (mkdir(at.c_str(), directory_mode) == 0) {
+      chmod(at.c_str(), directory_mode);
     } else if (errno != EEXIST) {
-      throw Error(ErrorCategory::io, std::string("can't be made: ") + std::strerror(errno), *at);
+      throw Error(ErrorCategory::io, std::string("can't be made: ") + std::strerror(errno), at);
     }
   }
 }
