@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import resource
 import shutil
 import sqlite3
@@ -434,6 +435,33 @@ class Merging(Case):
         self.assertIn("step 0 rank 2 target: ", errors[0])
         self.assertIn("rank3", errors[0])
         self.assertEqual(self.result().execute("SELECT DISTINCT rank FROM tb_nodes").fetchall(), [(0,)])
+
+    def test_damaged_ranks(self):
+        """Whatever a rank holds, the program ends in order."""
+        source = random.Random(5)
+        original = {file: file.read_bytes() for file in self.dir.glob("*/rank*/*.json")}
+        words = [b"layers.9999999999999999999", b"null", b"-1", b"[[[[", b"{}", b'"nan"', b"1e999", b"Module.1", b"_rank1", b"experts.7", b".parameters_grad", b""]
+        for turn in range(40):
+            damaged = source.sample(sorted(original), 2)
+            for file in damaged:
+                text = bytearray(original[file])
+                for _ in range(source.choice((1, 3, 10))):
+                    at = source.randrange(len(text))
+                    if source.random() < 0.5:
+                        text[at] = source.randrange(256)
+                    else:  # something else in the place of a name or a number
+                        end = min(len(text), at + source.randrange(1, 40))
+                        text[at:end] = source.choice(words)
+                file.write_bytes(bytes(text))
+            more = source.choice(([], ["--compat=reference"], ["-oc"], ["--cp", "2", "1", "--vpp", "1"]))
+            sizes = self.sizes if "--cp" not in more else ["--rank_size", "4", "2", "--tp", "1", "1", "--pp", "2", "1"]
+            if "--cp" in more:
+                sizes[2] = "2"
+            done = self.compare(*sizes, *more, np=0)
+            self.assertIn(done.returncode, (0, 1, 3), f"turn {turn}: {more} {done.stdout[-2000:]}{done.stderr[-2000:]}")
+            for file in damaged:
+                file.write_bytes(original[file])
+            shutil.rmtree(self.out, ignore_errors=True)
 
     def test_a_broken_rank_costs_its_json_only(self):
         (self.rank / "construct.json").write_text("[]")
