@@ -17,7 +17,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -39,8 +38,10 @@
 #include "mpi/node_resources.h"
 #include "mpi/output_directory.h"
 #include "mpi/result_file.h"
+#include "mpi/run_plan.h"
 #include "mpi/run_report.h"
 #include "mpi/signals.h"
+#include "mpi/stage_exchange.h"
 #include "msvis/visdb.h"
 #include "report/summary.h"
 #include "run/run_identity.h"
@@ -56,12 +57,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Memory of an item: two graphs with their texts, and what they grow to while they are compared.
-constexpr std::uint64_t memory_per_json_byte = 6;
-constexpr std::uint64_t memory_of_any_item = std::uint64_t{16} << 20U;
 constexpr std::uint64_t percent_of_memory = 60;
-// Of folded stages, from and to one process at once.
-constexpr std::size_t stage_round_bytes = std::size_t{16} << 20U;
 // mpirun kills a second after its SIGTERM; the final progress line must be out by then.
 constexpr std::chrono::milliseconds pause_when_killed{600};
 // Process 0 gets the same signal, as a rule. If it does nothing for so long, another process ends all.
@@ -87,114 +83,8 @@ std::string seconds_text(double seconds) {
   return text.data();
 }
 
-std::string item_name(std::int64_t step, std::int64_t rank) {
-  return "step " + std::to_string(step) + " rank " + std::to_string(rank);
-}
-
 std::string pairs_text(std::size_t number) {
   return std::to_string(number) + (number == 1 ? " (step, rank) pair" : " (step, rank) pairs");
-}
-
-// What all processes must know of the plan.
-struct SharedPlan {
-  bool link_ranks = false;
-  bool tensor_mode = false;  // an item occupies all threads of its process
-  bool divided = false;      // some items are shared by several processes
-  std::map<std::int64_t, std::vector<std::int64_t>> world_ranks;
-};
-
-SharedPlan share_of(const WorkPlan& plan, std::size_t open_items, int processes) {
-  SharedPlan shared;
-  shared.link_ranks = plan.link_ranks;
-  shared.tensor_mode = plan.tensor_mode;
-  shared.divided = plan.tensor_mode && open_items < static_cast<std::size_t>(processes);
-  for (const auto& item : plan.items) {
-    shared.world_ranks[item.step].push_back(item.rank);
-  }
-  return shared;
-}
-
-std::string pack(const SharedPlan& shared) {
-  ByteWriter out;
-  out.put(shared.link_ranks);
-  out.put(shared.tensor_mode);
-  out.put(shared.divided);
-  out.put_all(shared.world_ranks, [](ByteWriter& to, const auto& step) {
-    to.put(step.first);
-    to.put_all(step.second);
-  });
-  return out.take();
-}
-
-SharedPlan unpack_shared_plan(std::string_view bytes) {
-  ByteReader in(bytes);
-  SharedPlan shared;
-  shared.link_ranks = in.get<bool>();
-  shared.tensor_mode = in.get<bool>();
-  shared.divided = in.get<bool>();
-  const auto steps = in.get_all([](ByteReader& from) {
-    const auto step = from.get<std::int64_t>();
-    return std::pair(step, from.get_all([](ByteReader& ranks) { return ranks.get<std::int64_t>(); }));
-  });
-  shared.world_ranks.insert(steps.begin(), steps.end());
-  return shared;
-}
-
-// How many processes share each item: by bytes, every process has one share.
-std::vector<std::uint32_t> shares_of(const std::vector<WorkItem>& items, int processes) {
-  std::vector<std::uint32_t> shares(items.size(), 1);
-  if (items.empty()) {
-    return shares;
-  }
-  // One process after the other goes to the item whose shares are largest.
-  for (auto left = static_cast<std::size_t>(processes) - items.size(); left > 0; --left) {
-    std::size_t largest = 0;
-    const auto bytes_each = [&](std::size_t item) { return (items[item].tensor_bytes + 1) / shares[item]; };
-    for (std::size_t item = 1; item < items.size(); ++item) {
-      largest = bytes_each(item) > bytes_each(largest) ? item : largest;
-    }
-    ++shares[largest];
-  }
-  return shares;
-}
-
-// As the record of the run holds them.
-std::string options_json(const RunOptions& options) {
-  const auto ranges = [](const Selection& selection) {
-    auto all = nlohmann::ordered_json::array();
-    for (const auto& [first, last] : selection.ranges) {
-      all.push_back({first, last});
-    }
-    return all;
-  };
-  nlohmann::ordered_json json;
-  json["target_path"] = options.target.string();
-  json["golden_path"] = options.golden.string();
-  json["output_path"] = options.output.string();
-  json["layer_mapping"] = options.layer_mapping;
-  json["layer_mapping_file"] = options.layer_mapping_file.string();
-  json["overflow_check"] = options.overflow_check;
-  json["fuzzy_match"] = options.fuzzy_match;
-  if (options.merge) {
-    const auto side = [](const MergeSide& sizes) {
-      return nlohmann::ordered_json{
-          {"rank_size", sizes.rank_size}, {"tp", sizes.tp}, {"pp", sizes.pp}, {"vpp", sizes.vpp}, {"cp", sizes.cp}, {"ep", sizes.ep},
-          {"order", sizes.order}};
-    };
-    json["merge"]["target"] = side(options.merge->target);
-    if (options.comparing()) {
-      json["merge"]["golden"] = side(options.merge->golden);
-    }
-  }
-  json["compat"] = options.compat == Compat::reference ? "reference" : "standard";
-  json["links"] = options.links == LinkMode::extended ? "extended" : "standard";
-  json["threads"] = options.threads;
-  json["steps"] = ranges(options.steps);
-  json["ranks"] = ranges(options.ranks);
-  json["ignore_rules"] = options.ignore_rules.string();
-  json["metrics"] = options.metrics.string();
-  json["fail_on"] = options.fail_on == FailOn::never ? "never" : options.fail_on == FailOn::warning ? "warning" : "error";
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 class Program {
@@ -698,15 +588,9 @@ class Program {
   [[nodiscard]] bool folds_apart() const { return options_.merge && options_.compat == Compat::standard && transport_.processes() > 1; }
 
   // Collective. Where every part of the merged items has a process of its own, the stages of all items are folded by whoever is free and
-  // sent to these processes. A stage that can't be folded is not sent: the item finds the fault again.
+  // sent to these processes.
   void fold_stages() {
-    struct Task {
-      WorkItem item;
-      StageTask stage;
-      std::vector<int> owners;
-    };
-    std::vector<Task> tasks;
-    ByteWriter out;
+    std::vector<StageToFold> stages;
     if (leads()) {
       std::map<std::size_t, std::vector<int>> owners;
       for (std::size_t part = first_open_part_; part < parts_.size(); ++part) {
@@ -716,89 +600,28 @@ class Program {
       }
       for (const auto& [item, processes] : owners) {
         for (const StageTask& stage : stage_tasks(plan_.items[item], *options_.merge)) {
-          tasks.push_back({plan_.items[item], stage, processes});
+          stages.push_back({plan_.items[item], stage, processes});
         }
       }
-      out.put_all(tasks, [](ByteWriter& to, const Task& task) {
-        to.put(msvis::pack(task.item));
-        to.put(task.stage.replica);
-        to.put(task.stage.stage);
-        to.put_all(task.owners);
-      });
+      if (!stages.empty()) {
+        report_->info("Reading " + std::to_string(stages.size()) + " stages of the ranks that are merged");
+      }
     }
-    std::string bytes = out.take();
-    transport_.broadcast(bytes, "telling which stages there are");
-    tasks = ByteReader(bytes).get_all([](ByteReader& in) {
-      Task task;
-      task.item = unpack_work_item(in.get_view());
-      task.stage.replica = in.get<std::uint32_t>();
-      task.stage.stage = in.get<std::int64_t>();
-      task.owners = in.get_all([](ByteReader& reader) { return reader.get<int>(); });
-      return task;
-    });
-    if (tasks.empty()) {
-      return;
-    }
-    std::vector<ScheduledItem> scheduled;
+    ScheduleHooks hooks;
+    hooks.idle = [this] { idle(); };
+    hooks.stop_wanted = [this] { return stop_wanted(); };
+    context_->stages = exchange_stages(transport_, std::move(stages), context_, threads_, hooks, memory_limits());
+  }
+
+  // Of items in work; process 0.
+  [[nodiscard]] ScheduleLimits memory_limits() const {
     ScheduleLimits limits;
     if (leads()) {
-      report_->info("Reading " + std::to_string(tasks.size()) + " stages of the ranks that are merged");
-      for (std::size_t task = 0; task < tasks.size(); ++task) {
-        ByteWriter number;
-        number.put(static_cast<std::uint64_t>(task));
-        const std::uint64_t held = tasks[task].item.held_json_bytes();
-        scheduled.push_back({number.take(), held, held * memory_per_json_byte + memory_of_any_item, -1});
-      }
       for (const auto& node : nodes_) {
         limits.node_memory.push_back(node.available_memory == 0 ? UINT64_MAX : node.available_memory / 100 * percent_of_memory);
       }
     }
-    struct Folded {
-      std::mutex mutex;
-      std::map<std::size_t, std::string> stages;  // by task
-    };
-    const auto folded = std::make_shared<Folded>();
-    const auto shared_tasks = std::make_shared<const std::vector<Task>>(std::move(tasks));
-    ScheduleHooks hooks;
-    hooks.run = [context = std::shared_ptr<const RunContext>(context_), folded, shared_tasks](std::size_t, std::string_view number,
-                                                                                              const BatchSink&) {
-      const auto index = static_cast<std::size_t>(ByteReader(number).get<std::uint64_t>());
-      const Task& task = shared_tasks->at(index);
-      try {
-        std::string stage = run_stage(task.item, task.stage, *context);
-        const std::lock_guard lock(folded->mutex);
-        folded->stages[index] = std::move(stage);
-      } catch (const Error&) {
-        return std::string();
-      } catch (const std::bad_alloc&) {
-        return std::string();
-      }
-      return std::string();
-    };
-    hooks.store = [](std::size_t, std::string_view) {};
-    hooks.idle = [this] { idle(); };
-    hooks.stop_wanted = [this] { return stop_wanted(); };
-    run_schedule(transport_, std::move(scheduled), threads_, hooks, limits);
-
-    std::vector<std::string> outgoing(static_cast<std::size_t>(transport_.processes()));
-    for (auto& [task, stage] : folded->stages) {
-      ByteWriter message;
-      message.put(static_cast<std::uint64_t>(task));
-      message.put(stage);
-      stage = std::string();
-      for (const int owner : shared_tasks->at(task).owners) {
-        outgoing.at(static_cast<std::size_t>(owner)) += message.bytes();
-      }
-    }
-    const auto incoming = transport_.all_to_all(std::move(outgoing), stage_round_bytes, "sending stages to the processes that join them");
-    context_->stages = std::make_shared<StageStore>();
-    for (const std::string& from : incoming) {
-      ByteReader in(from);
-      while (!in.at_end()) {
-        const auto task = static_cast<std::size_t>(in.get<std::uint64_t>());
-        context_->stages->add(shared_tasks->at(task).item, shared_tasks->at(task).stage, in.get_string());
-      }
-    }
+    return limits;
   }
 
   void add_part(std::size_t item, std::uint32_t share, std::uint32_t shares, std::string deferred) {
@@ -814,16 +637,11 @@ class Program {
   // Collective. Runs the parts that have no result yet.
   void run_parts() {
     std::vector<ScheduledItem> items;
-    ScheduleLimits limits;
     const std::size_t first = first_open_part_;
     if (leads()) {
       for (std::size_t part = first; part < parts_.size(); ++part) {
         const WorkItem& work = parts_[part].work;
-        items.push_back({msvis::pack(work), work.cost() / work.shares, work.held_json_bytes() * memory_per_json_byte + memory_of_any_item,
-                         parts_[part].only_on});
-      }
-      for (const auto& node : nodes_) {
-        limits.node_memory.push_back(node.available_memory == 0 ? UINT64_MAX : node.available_memory / 100 * percent_of_memory);
+        items.push_back({msvis::pack(work), work.cost() / work.shares, memory_for(work.held_json_bytes()), parts_[part].only_on});
       }
     }
     ScheduleHooks hooks;
@@ -865,7 +683,7 @@ class Program {
       }
     };
     // The tensors of one item keep all threads of a process busy.
-    run_schedule(transport_, std::move(items), tensor_mode_ ? 1 : threads_, hooks, limits);
+    run_schedule(transport_, std::move(items), tensor_mode_ ? 1 : threads_, hooks, memory_limits());
     first_open_part_ = parts_.size();
   }
 
@@ -1372,8 +1190,9 @@ class Program {
     if (!writes_json()) {
       report_->info("Indexes are complete");
     }
-    warn_of_holes();
-    warn_of_modes();
+    for (const std::string& sentence : file_->surprises_in_the_viewer()) {
+      report_->important_warning(sentence);
+    }
     report_->tell_left_out();
     report_->info("Result: " + path_.string());
 
@@ -1461,53 +1280,6 @@ class Program {
                   std::to_string(summary_.suggestions->promised_count) +
                   " nodes without counterpart: " + options_.suggest_mapping.string());
     return true;
-  }
-
-  // The page offers every step with every rank.
-  void warn_of_holes() {
-    std::set<std::int64_t> steps;
-    std::set<std::int64_t> ranks;
-    std::set<ResultFile::ItemKey> pairs;
-    for (const auto& [item, outcome] : file_->outcomes()) {
-      if (outcome.done()) {
-        steps.insert(item.first);
-        ranks.insert(item.second);
-        pairs.insert(item);
-      }
-    }
-    const std::size_t holes = steps.size() * ranks.size() - pairs.size();
-    if (holes == 0) {
-      return;
-    }
-    for (const auto step : steps) {
-      for (const auto rank : ranks) {
-        if (pairs.count({step, rank}) == 0) {
-          report_->important_warning("the result has no rows for " + item_name(step, rank) +
-                                     (holes == 1 ? std::string() : " and " + std::to_string(holes - 1) + " other pairs") +
-                                     ", although the viewer offers them: not every step has every rank");
-          return;
-        }
-      }
-    }
-  }
-
-  // The viewer knows one mode per file.
-  void warn_of_modes() {
-    const Outcome* first = nullptr;
-    for (const auto& [item, result] : file_->outcomes()) {
-      if (!result.done() || !result.mode) {
-        continue;
-      }
-      if (first == nullptr) {
-        first = &result;
-      } else if (*result.mode != *first->mode) {
-        report_->important_warning(item_name(result.record.step, result.record.rank) + " was compared in mode " +
-                                   std::string(task_text(*result.mode)) + ", " + item_name(first->record.step, first->record.rank) +
-                                   " in mode " + std::string(task_text(*first->mode)) + ": the viewer will take all for " +
-                                   std::string(task_text(*first->mode)));
-        return;
-      }
-    }
   }
 
   Transport& transport_;

@@ -14,6 +14,10 @@ constexpr std::string_view metrics_bytes_key = "bytes of the parameter table";
 
 }  // namespace
 
+std::string item_name(std::int64_t step, std::int64_t rank) {
+  return "step " + std::to_string(step) + " rank " + std::to_string(rank);
+}
+
 void ResultFile::begin(const ItemKey& item) {
   if (writer_) {
     writer_->begin_item(item.first, item.second);
@@ -140,6 +144,40 @@ RunConfig ResultFile::config() const {
   }
   config.ranks.assign(ranks.begin(), ranks.end());
   return config;
+}
+
+std::vector<std::string> ResultFile::surprises_in_the_viewer() const {
+  std::vector<std::string> sentences;
+  const auto name = [](const ItemKey& item) { return item_name(item.first, item.second); };
+  // The page offers every step with every rank.
+  const RunConfig offered = config();
+  const std::size_t holes = offered.steps.size() * offered.ranks.size() - (outcomes_.size() - failed());
+  const auto first_hole = [&]() -> ItemKey {
+    for (const auto step : offered.steps) {
+      for (const auto rank : offered.ranks) {
+        if (const auto there = outcomes_.find({step, rank}); there == outcomes_.end() || !there->second.done()) {
+          return {step, rank};
+        }
+      }
+    }
+    return {};
+  };
+  if (holes > 0) {
+    sentences.push_back("the result has no rows for " + name(first_hole()) +
+                        (holes == 1 ? std::string() : " and " + std::to_string(holes - 1) + " other pairs") +
+                        ", although the viewer offers them: not every step has every rank");
+  }
+  // It knows one mode per file.
+  const auto with_mode = [](const auto& item) { return item.second.done() && item.second.mode.has_value(); };
+  const auto first = std::find_if(outcomes_.begin(), outcomes_.end(), with_mode);
+  const auto other =
+      std::find_if(first, outcomes_.end(), [&](const auto& item) { return with_mode(item) && item.second.mode != first->second.mode; });
+  if (other != outcomes_.end()) {
+    const std::string taken(task_text(*first->second.mode));
+    sentences.push_back(name(other->first) + " was compared in mode " + std::string(task_text(*other->second.mode)) + ", " +
+                        name(first->first) + " in mode " + taken + ": the viewer will take all for " + taken);
+  }
+  return sentences;
 }
 
 std::vector<std::string> ResultFile::unequal_counts() {

@@ -6,8 +6,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "msvis/options.h"
 #include "msvis/visdb.h"
@@ -15,6 +17,9 @@
 #include "table/metrics_spill.h"
 
 namespace msvis {
+
+/// As messages call it.
+std::string item_name(std::int64_t step, std::int64_t rank);
 
 /// What is kept of an item until the end; about 300 bytes.
 struct Outcome {
@@ -58,6 +63,8 @@ class ResultFile {
 
   /// Of the items with rows.
   [[nodiscard]] RunConfig config() const;
+  /// Sentences about what the viewer will not show as it is: pairs without rows, several modes.
+  [[nodiscard]] std::vector<std::string> surprises_in_the_viewer() const;
   /// Sentences about groups that their ranks used unequally often.
   [[nodiscard]] std::vector<std::string> unequal_counts();
   std::filesystem::path finish(const RunRecord& run);
