@@ -59,8 +59,8 @@ class Progress {
   bool finished_ = false;
 };
 
-/// From now on, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) prints an error line and the final line of -progress_log on stdout before
-/// the process dies of the signal, so that the page does not wait for ever.
+/// From now on, a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) prints an error line and the final line of -progress_log on stdout
+/// before the process dies of the signal, so that the page does not wait for ever.
 void guard_against_crash(bool progress_lines);
 
 /// A file that a crash must not leave behind; the last one given counts, an empty name is none. One thread.
