@@ -1157,6 +1157,7 @@ class Program {
       finishing_ = false;
       if (fault && noted_signal() != 0) {
         fault = stop_wanted();
+        over_ = true;
       }
       complete_ = !fault;
     }

@@ -51,33 +51,33 @@ struct RunOptions {
   std::filesystem::path target;
   std::filesystem::path golden;  ///< empty: build a single graph
   std::filesystem::path output;
-  bool layer_mapping = false;
   std::filesystem::path layer_mapping_file;  ///< empty with layer_mapping: mapping by equal names
-  bool overflow_check = false;
-  bool fuzzy_match = false;
-  bool tensor_log = false;
-  bool progress_log = false;
-  Compat compat = Compat::standard;
-  LinkMode links = LinkMode::standard;
-  unsigned threads = 0;     ///< worker threads per process; 0: cores of the node / processes on it
-  unsigned io_depth = 0;    ///< pairs of tensor files in work at once in a process; 0: one for each thread
-  bool drop_cache = false;  ///< give the page cache of tensor files back
+  std::filesystem::path ignore_rules;        ///< overflow ignore rules; empty: the installed file
+  std::filesystem::path summary_json;        ///< empty: none
+  std::filesystem::path suggest_mapping;     ///< where suggested mapping rules go; empty: none are sought
+  std::filesystem::path metrics;             ///< parameter table: name ends in .h5, .hdf5 or .csv; empty: none
   Selection steps;
   Selection ranks;
-  std::filesystem::path ignore_rules;     ///< overflow ignore rules; empty: the installed file
-  std::filesystem::path summary_json;     ///< empty: none
-  std::filesystem::path suggest_mapping;  ///< where suggested mapping rules go; empty: none are sought
-  std::filesystem::path metrics;          ///< parameter table: name ends in .h5, .hdf5 or .csv; empty: none
-  FailOn fail_on = FailOn::never;
   std::optional<MergeOptions> merge;       ///< ranks are folded into one graph for each replica, which are matched fuzzily
-  bool resume = false;                     ///< continue the newest unfinished result in `output`
-  bool follow = false;                     ///< beside a job that still writes
+  std::vector<std::string> command_line;   ///< argv as given
   double settle_seconds = 30;              ///< follow: a dump that has not changed for so long is complete
   double poll_seconds = 5;                 ///< follow: between two looks at the directories
   double idle_timeout_seconds = 0;         ///< follow: end when nothing has changed for so long; 0: never
   std::optional<std::int64_t> until_step;  ///< follow: end when this step is complete
+  unsigned threads = 0;                    ///< worker threads per process; 0: cores of the node / processes on it, 1 with follow
+  unsigned io_depth = 0;                   ///< pairs of tensor files in work at once in a process; 0: one for each thread
   int nice = 0;                            ///< priority of the process, 0 to 19
-  std::vector<std::string> command_line;   ///< argv as given
+  Compat compat = Compat::standard;
+  LinkMode links = LinkMode::standard;
+  FailOn fail_on = FailOn::never;
+  bool layer_mapping = false;
+  bool overflow_check = false;
+  bool fuzzy_match = false;
+  bool tensor_log = false;
+  bool progress_log = false;
+  bool drop_cache = false;  ///< give the page cache of tensor files back
+  bool resume = false;      ///< continue the newest unfinished result in `output`
+  bool follow = false;      ///< beside a job that still writes
 
   [[nodiscard]] bool comparing() const { return !golden.empty(); }
 };

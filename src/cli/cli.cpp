@@ -109,6 +109,7 @@ constexpr const char* kFooter =
     "  mpirun -n 8 msvis-mpi -tp dumps/npu -gp dumps/gpu -o result -oc  the same on 8 processes, with overflow levels\n"
     "  msvis-mpi -tp dumps/npu -o result --steps 0-3 --ranks 0,8        graphs of some steps and ranks of one dump\n"
     "  msvis-mpi -tp ms -gp pt -o result -lm mapping.yaml               MindSpore against PyTorch\n"
+    "  msvis-mpi -tp tp8 -gp tp4 -o result --rank_size 8 4 --tp 8 4 --pp 1 1  ranks of split models, folded first\n"
     "\n"
     "Exit codes: 0 complete; 1 no result (also when nothing could be compared); 2 wrong usage; 3 complete, but some steps or\n"
     "ranks failed; 4 interrupted, --resume continues; 5 differences found (--fail-on); 130 interrupted from the keyboard before\n"
@@ -227,7 +228,8 @@ class CommandLine {
     text("--steps", values_.steps, "steps to work on, such as 0,2-5 (default: all)", group, "LIST")->check(is_selection());
     text("--ranks", values_.ranks, "ranks to work on, such as 0,8-15 (default: all)", group, "LIST")->check(is_selection());
     text("--threads", values_.threads,
-         "worker threads of each process; 0: the cores of the\nmachine divided by the processes on it (default: 0)", group, "N")
+         "worker threads of each process; 0: the cores of the\nmachine divided by the processes on it (default: 0,\nwith --follow 1)",
+         group, "N")
         ->check(is_count("threads", "a share of the cores"));
     text("--io-depth", values_.io_depth,
          "pairs of tensor files that a process works on at once;\nmore than its threads hides slow storage (default: 0,\nas many as "

@@ -70,8 +70,8 @@ LinkKey get_key(ByteReader& in) {
 
 }  // namespace
 
-LinkRecord unpack_link_record(std::string_view bytes) {
-  ByteReader in(bytes);
+LinkRecord unpack_link_record(std::string_view packed) {
+  ByteReader in(packed);
   const LinkKey part = get_key(in);
   LinkRecord record;
   record.key = part.key;

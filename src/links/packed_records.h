@@ -37,6 +37,6 @@ void append_packed_record(std::string& to, std::string_view record);
 
 /// Both throw Error (internal) on anything that pack_link_records did not write.
 LinkKey key_of_packed_record(std::string_view record);
-LinkRecord unpack_link_record(std::string_view record);
+LinkRecord unpack_link_record(std::string_view packed);
 
 }  // namespace msvis

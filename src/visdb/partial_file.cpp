@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -126,9 +127,7 @@ std::vector<std::filesystem::path> PartialFile::find(const std::filesystem::path
   }
   std::sort(names.rbegin(), names.rend());  // the stamps have one length
   std::vector<std::filesystem::path> files;
-  for (const auto& name : names) {
-    files.push_back(directory / name);
-  }
+  std::transform(names.begin(), names.end(), std::back_inserter(files), [&](const std::string& name) { return directory / name; });
   return files;
 }
 

@@ -675,9 +675,8 @@ std::filesystem::path VisDbWriter::finish(const RunConfig& config, const std::ve
   impl.tensor.reset();
   impl.link_records.reset();
   impl.item_state.reset();
-  database.run("COMMIT");
-  // One transaction: until the last index is there, the file can be taken up again.
-  database.run("BEGIN");
+  // What follows is one transaction: until the last index is there, the file can be taken up again.
+  impl.commit();
   impl.write_last_tables(config, items, run);
   database.run(drop_resume_tables);
   for (const char* index : indexes) {

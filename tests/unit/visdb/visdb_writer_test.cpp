@@ -597,14 +597,16 @@ TEST(VisDbResume, AFailedEndLeavesWhatWasCommitted) {
   struct rlimit before {};
   getrlimit(RLIMIT_FSIZE, &before);
   struct rlimit small = before;
-  small.rlim_cur = fs::file_size(partial);
+  small.rlim_cur = fs::file_size(partial) + 65536;
+  writer->end_item(0, ranks, "committed by the end itself");
   signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
   EXPECT_THROW(writer->finish(compare_config(), {}, {}), Error);
   setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(writer->durable_items(), std::size_t{ranks + 1});
   writer.reset();
   VisDbWriter again(partial);
-  EXPECT_EQ(again.durable_items(), std::size_t{ranks});
+  EXPECT_EQ(again.durable_items(), std::size_t{ranks + 1});
   EXPECT_EQ(again.rows(), 3U * ranks);
   const auto path = again.finish(compare_config(), {}, {});
   EXPECT_EQ(single_value(path, "SELECT count(*) FROM tb_nodes"), std::to_string(3 * ranks));
