@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 // What a crash of the program or of the machine may cost: the items that were finished in this time.
 constexpr std::chrono::milliseconds longest_without_commit{2000};
-constexpr std::chrono::milliseconds shortest_between_commits{200};
+constexpr std::chrono::milliseconds shortest_between_commits{50};
 // A commit waits for the disk. At most a tenth of the time goes there.
 constexpr int share_of_commits = 10;
 
