@@ -181,8 +181,8 @@ class Program {
       kept = resumed_ || (may_go_on && (done > 0 || (interrupted && !keyboard)));
       file_->keep(kept);
       if (kept) {
-        text += "; " + pairs_text(done) + " of " + std::to_string(plan_.items.size()) + " done, kept in " + printable(partial_file_) +
-                ": the same command with --resume continues, or delete the file";
+        text += "; " + pairs_text(done) + " of " + std::to_string(std::max(plan_.items.size(), file_->outcomes().size())) +
+                " done, kept in " + printable(partial_file_) + ": the same command with --resume continues, or delete the file";
       } else if (interrupted) {
         text += "; no result was written";
       }
@@ -511,9 +511,9 @@ class Program {
   struct Part {
     std::size_t item;
     WorkItem work;
-    ItemResult result;
-    std::optional<ItemResult> whole;  // with the last part of an item: the result of all
-    int only_on = -1;                 // process; -1: any
+    std::unique_ptr<const ItemResult> result;
+    std::unique_ptr<const ItemResult> whole;  // with the last part of an item: the result of all
+    int only_on = -1;                         // process; -1: any
   };
 
   // Of an item that is not complete yet. Writer thread.
@@ -728,15 +728,15 @@ class Program {
 
   // Writer thread of process 0. The main thread looks at the part only when the scheduler has handed it over.
   void store_result(Part& part, std::string_view bytes) {
-    part.result = unpack_item_result(bytes);
+    part.result = std::make_unique<const ItemResult>(unpack_item_result(bytes));
     OpenItem& item = open_[part.item];
     if (item.joined) {
-      item.joined->join(part.result);
+      item.joined->join(*part.result);
     } else {
-      item.joined = part.result;
+      item.joined = *part.result;
     }
-    if (part.work.deferred.empty() && !part.result.deferred.empty()) {
-      item.deferred[part.work.share] = part.result.deferred;
+    if (part.work.deferred.empty() && !part.result->deferred.empty()) {
+      item.deferred[part.work.share] = part.result->deferred;
     }
     if (!part.work.deferred.empty()) {
       item.deferred.clear();
@@ -751,12 +751,12 @@ class Program {
     for (ResultFile* file : files_of(part.work.step)) {
       file->end(*item.joined, item.stored);
     }
-    part.whole = std::move(item.joined);
+    part.whole = std::make_unique<const ItemResult>(*std::move(item.joined));
     open_.erase(part.item);
   }
 
   void tell_part(Part& part) {
-    const ItemResult& result = part.result;
+    const ItemResult& result = *part.result;
     for (const auto& warning : result.warnings) {
       report_->warning(warning);
     }
@@ -833,6 +833,7 @@ class Program {
       last = round.last;
       try {
         run_all_parts();
+        forget_parts();
         for (const std::int64_t step : round.steps) {
           publish_step(step);
         }
@@ -850,6 +851,9 @@ class Program {
     // All processes forget it, also those that only another one's signal has stopped.
     forget_noted_signal();
     following_ = false;
+    if (leads()) {
+      static_cast<void>(capture_fault([this] { plan_.dropped = list_work(options_).dropped; }));
+    }
     if (count_again_) {
       summary_.findings = {};
       summary_.suggestions.reset();
@@ -889,7 +893,6 @@ class Program {
         add_found_items(found);
         round.steps = std::move(found.steps);
         plan_.link_ranks = watch.plan().link_ranks;
-        plan_.dropped = watch.plan().dropped;
         round.shared = share_of(watch.plan(), SIZE_MAX, 1);
         round.shared.link_ranks = plan_.link_ranks;
         return round;
@@ -1031,7 +1034,15 @@ class Program {
       }
     }
     open_.clear();
-    first_open_part_ = parts_.size();
+    forget_parts();
+  }
+
+  // They would add up in a long job. What became of them is in the result file.
+  void forget_parts() {
+    parts_.clear();
+    first_open_part_ = 0;
+    plan_.items.clear();
+    failed_items_.clear();
   }
 
   // Wall time of a stage.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "layout/layout.h"
@@ -14,6 +15,32 @@ namespace msvis {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// The part of a selection that is not among these steps.
+Selection without(const Selection& selection, const std::set<std::int64_t>& steps) {
+  Selection rest;
+  const std::vector<std::pair<std::int64_t, std::int64_t>> all{{0, INT64_MAX}};
+  for (auto [first, last] : selection.all() ? all : selection.ranges) {
+    for (auto step = steps.lower_bound(first); step != steps.end() && *step <= last; ++step) {
+      if (first < *step) {
+        rest.ranges.emplace_back(first, *step - 1);
+      }
+      if (*step == last) {
+        first = last;
+        last = first - 1;  // nothing is left
+        break;
+      }
+      first = *step + 1;
+    }
+    if (first <= last) {
+      rest.ranges.emplace_back(first, last);
+    }
+  }
+  if (rest.ranges.empty()) {
+    rest.ranges.emplace_back(-1, -1);  // an empty selection would be all
+  }
+  return rest;
+}
 
 /// Size and time of what the dumper changes: the JSON files, and the directories, which change with each new file in them.
 std::string files_text(const fs::path& directory) {
@@ -91,7 +118,11 @@ Watch::Found Watch::look(Clock::time_point now) {
 Watch::Found Watch::look_with(Clock::time_point now, bool all) {
   Found found;
   try {
-    plan_ = list_work(options_);
+    RunOptions options = options_;
+    if (!all) {
+      options.steps = without(options_.steps, reported_);
+    }
+    plan_ = list_work(options);
   } catch (const Error& error) {
     if (error.category() != ErrorCategory::path && error.category() != ErrorCategory::mismatch) {
       throw;
@@ -106,9 +137,10 @@ Watch::Found Watch::look_with(Clock::time_point now, bool all) {
     if (!item.golden.empty()) {
       files += files_text(item.golden);
     }
+    const std::size_t now_there = std::hash<std::string>()(files) | 1U;
     Pair& pair = pairs_[key];
-    if (pair.files != files) {
-      pair.files = std::move(files);
+    if (pair.files != now_there) {
+      pair.files = now_there;
       pair.since = now;
       step_changed_[item.step] = now;
       found.changed = true;
@@ -133,19 +165,18 @@ Watch::Found Watch::look_with(Clock::time_point now, bool all) {
 }
 
 std::vector<std::int64_t> Watch::complete_steps(Clock::time_point now, bool all) {
-  std::set<std::int64_t> ranks;
   std::map<std::int64_t, std::set<std::int64_t>> of_step;
   std::map<std::int64_t, bool> given;
   for (const WorkItem& item : plan_.items) {
     const Pair& pair = pairs_[{item.step, item.rank}];
-    ranks.insert(item.rank);
+    ranks_.insert(item.rank);
     of_step[item.step].insert(item.rank);
     given.try_emplace(item.step, true).first->second &= pair.given == pair.files;
   }
   std::vector<std::int64_t> complete;
   for (const auto& [step, there] : of_step) {
     // The first step alone can't tell how many ranks there will be.
-    const bool has_all_ranks = there == ranks && of_step.size() > 1;
+    const bool has_all_ranks = there == ranks_ && (of_step.size() > 1 || !reported_.empty());
     if (given[step] && !reported_.contains(step) && (all || has_all_ranks || has_settled(step_changed_[step], now))) {
       reported_.insert(step);
       complete.push_back(step);

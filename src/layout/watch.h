@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -31,23 +32,23 @@ class Watch {
     bool changed = false;             ///< anything, since the last look
     std::string reason;               ///< why nothing can be seen at all: the directory is not there yet, ...
   };
-  /// Looks at the directories once.
+  /// Looks at the directories once; steps that were reported as complete are left alone, so that a long job costs no more than a short one.
   Found look(Clock::time_point now);
-  /// Looks once more, for the end: whatever is there counts as complete.
+  /// Looks at all once more, for the end: whatever is there counts as complete.
   Found rest(Clock::time_point now) { return look_with(now, true); }
 
   /// A pair that was worked on before, and steps that were reported before, are not reported again unless they change.
   void skip(const Key& pair) { skipped_.insert(pair); }
   void skip_step(std::int64_t step) { reported_.insert(step); }
 
-  /// Of the last look: ranks by step, whether communication nodes are linked, and what only one side has.
+  /// Of the last look: what it saw, whether communication nodes are linked, and what only one side has.
   [[nodiscard]] const WorkPlan& plan() const { return plan_; }
 
  private:
   struct Pair {
-    std::string files;        // as they were at the last look
+    std::size_t files = 0;    // a hash of how they were at the last look
     Clock::time_point since;  // unchanged
-    std::string given;        // as they were when they were reported; empty: not yet
+    std::size_t given = 0;    // the same when they were reported; 0: not yet
   };
 
   Found look_with(Clock::time_point now, bool all);
@@ -58,6 +59,7 @@ class Watch {
   WorkPlan plan_;
   std::map<Key, Pair> pairs_;
   std::map<std::int64_t, Clock::time_point> step_changed_;
+  std::set<std::int64_t> ranks_;  // of all steps
   std::set<Key> skipped_;
   std::set<std::int64_t> reported_;
 };

@@ -126,6 +126,7 @@ TEST_F(WatchTest, AStepWaitsForTheRanksOfTheOthers) {
 TEST_F(WatchTest, AChangedDumpIsGivenAgain) {
   Watch watch(options_);
   write("target", 0, 0);
+  write("target", 0, 1);
   write("target", 1, 0);
   EXPECT_THAT(keys(look(watch, 0)), ElementsAre(Key(0, 0)));
   write("target", 0, 0, 99);
@@ -144,14 +145,40 @@ TEST_F(WatchTest, TheRestIsWhateverIsThere) {
 TEST_F(WatchTest, WhatWasDoneIsSkippedUnlessItChanges) {
   Watch watch(options_);
   write("target", 0, 0);
+  write("target", 0, 1);
   write("target", 1, 0);
   watch.skip({0, 0});
-  watch.skip_step(0);
-  const auto found = look(watch, 0);
-  EXPECT_THAT(found.complete, IsEmpty());
-  EXPECT_THAT(found.steps, IsEmpty());
+  EXPECT_THAT(look(watch, 0).complete, IsEmpty());
   write("target", 0, 0, 99);
   EXPECT_THAT(keys(look(watch, 1)), ElementsAre(Key(0, 0)));
+}
+
+TEST_F(WatchTest, CompleteStepsAreLeftAloneUntilTheEnd) {
+  Watch watch(options_);
+  for (const int step : {0, 1, 2, 3}) {
+    write("target", step, 0);
+  }
+  watch.skip_step(1);
+  EXPECT_THAT(look(watch, 0).steps, ElementsAre(0, 2));
+  std::vector<std::int64_t> seen;
+  look(watch, 1);
+  for (const WorkItem& item : watch.plan().items) {
+    seen.push_back(item.step);
+  }
+  EXPECT_THAT(seen, ElementsAre(3));
+  write("target", 0, 0, 99);
+  EXPECT_FALSE(look(watch, 2).changed);
+  EXPECT_THAT(keys(watch.rest(Watch::Clock::time_point(seconds(1003)))), testing::IsSupersetOf({Key(0, 0), Key(3, 0)}));
+}
+
+TEST_F(WatchTest, ASelectionOfSteps) {
+  options_.steps.ranges = {{2, 3}, {7, 7}};
+  Watch watch(options_);
+  for (const int step : {0, 1, 2, 3, 4, 7, 8}) {
+    write("target", step, 0);
+  }
+  EXPECT_THAT(look(watch, 0).steps, ElementsAre(2, 3, 7));
+  EXPECT_THAT(look(watch, 1).steps, IsEmpty());
 }
 
 TEST_F(WatchTest, RanksWithoutStepsSettle) {
