@@ -505,6 +505,9 @@ class Interruption(PackTest):
                 self.assertEqual(process.returncode, code, stderr)
                 self.assertIn("interrupted", stderr)
             self.assertNotEqual(process.returncode, 0)
+            if (rank / PACKED).exists():  # a worker was through with the rank before the end came
+                self.assertEqual(names_in(rank), ["construct.json", "dump.json", PACKED, "stack.json"])
+                self.restore(rank)
             self.assertEqual(names_in(rank), ["construct.json", "dump.json", FILES, "stack.json"])
             self.assertEqual(digest(rank / FILES), before)
 
