@@ -1,11 +1,8 @@
 // The program msvis-mpi: mpirun -n 64 msvis-mpi -tp TARGET -gp GOLDEN -o OUT
 #include <sys/resource.h>
 
-#include <cstdio>
-#include <cstdlib>
-
+#include "mpi/main_frame.h"
 #include "mpi/program.h"
-#include "mpi/signals.h"
 
 namespace {
 
@@ -24,24 +21,5 @@ void allow_many_files() {
 
 int main(int argc, char** argv) {
   allow_many_files();
-  std::unique_ptr<msvis::Transport> transport;
-  int exit_code = msvis::exit_failed;
-  try {
-    msvis::note_signals();  // before MPI starts, which may take a while
-    transport = msvis::make_transport(argc, argv);
-    exit_code = msvis::run_program(*transport, argc, argv);
-  } catch (const std::exception& error) {
-    msvis::print_last_error(transport.get(), error.what());
-    if (transport) {
-      transport->abort(exit_code);
-    }
-    return exit_code;
-  }
-  transport.reset();
-  if (msvis::WorkerPool::left_behind() > 0) {
-    // Threads that could not be interrupted still use what would now be destroyed.
-    static_cast<void>(std::fflush(nullptr));
-    std::_Exit(exit_code);
-  }
-  return exit_code;
+  return msvis::run_main(argc, argv, msvis::exit_failed, msvis::run_program, msvis::print_last_error);
 }
